@@ -1,0 +1,1 @@
+"""Bridges: the permission hook of coding agents and the MCP server. Empty so far."""

@@ -1,0 +1,1 @@
+"""Broker: roles, messages, reviews and decisions. Empty so far."""

@@ -1,0 +1,1 @@
+"""Effects: what touches the world. Decisions arrive made; here they become files and processes."""

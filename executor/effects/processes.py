@@ -1,0 +1,123 @@
+"""Processes: who descends from whom, and an end that we can wait for, by handle and not by number."""
+
+import contextlib
+import os
+import resource
+import signal
+
+import trio
+
+from executor.frozen import limits_as_numbers
+from executor.manifest import Limits
+
+
+def descendants(pid: int) -> list[int]:
+    """Give the living descendants of a process, zombies left out."""
+    found: list[int] = []
+    waiting = [pid]
+    while waiting:
+        for child in _children(waiting.pop()):
+            waiting.append(child)
+            if state(child) not in ("Z", "X", ""):
+                found.append(child)
+    return found
+
+
+def state(pid: int) -> str:
+    """Give the one-letter state of a process, or nothing when it is gone."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as stat:
+            return stat.read().rpartition(b")")[2].split()[0].decode()
+    except (OSError, IndexError):
+        return ""
+
+
+def _children(pid: int) -> list[int]:
+    try:
+        children: list[int] = []
+        for task in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{task}/children", "rb") as listed:
+                children += map(int, listed.read().split())
+        return children
+    except FileNotFoundError:
+        if not os.path.exists(f"/proc/{pid}/stat"):
+            return []
+    except OSError:
+        return []
+    # A kernel without CONFIG_PROC_CHILDREN: look at every process.
+    import psutil
+
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return [child.pid for child in psutil.Process(pid).children()]
+    return []
+
+
+class Handle:
+    """A pidfd: it names one process for ever, whoever gets its number later."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.descriptor = os.pidfd_open(pid)
+
+    async def wait(self) -> None:
+        """Wait until it has ended (it may still have to be reaped)."""
+        await trio.lowlevel.wait_readable(self.descriptor)
+
+    def kill(self) -> None:
+        """End it at once."""
+        self.signal(signal.SIGKILL)
+
+    def signal(self, number: int) -> None:
+        """Send a signal; one that has ended already is no error."""
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self.descriptor, number)
+
+    def close(self) -> None:
+        """Give the handle back."""
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1
+
+
+def belongs(pid: int, session: int, mark: bytes) -> bool:
+    """Say whether a living process is in ``session``, or carries ``mark`` in its environment."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as stat:
+            facts = stat.read().rpartition(b")")[2].split()
+        if facts[0] in (b"Z", b"X"):
+            return False
+        if int(facts[3]) == session:
+            return True
+        with open(f"/proc/{pid}/environ", "rb") as environment:
+            return mark in environment.read().split(b"\0")
+    except (OSError, IndexError):
+        return False
+
+
+def limit(pid: int, limits: Limits, *, whole_user: bool = False) -> None:
+    """Bound a process, and all that it will start.
+
+    Args:
+        whole_user: it shares its user's count of processes with everything that this user runs,
+            so that count is left alone.
+    Raises:
+        OSError: the system would not.
+    """
+    numbers = limits_as_numbers(limits)
+    cpu_seconds = max(1, -(-numbers["cpu_ms"] // 1000))
+    bounds = {
+        # Private memory. RLIMIT_AS would also count what is only reserved, and no program that
+        # reserves much (Go, Java, Node) would start.
+        resource.RLIMIT_DATA: numbers["memory_bytes"],
+        resource.RLIMIT_NPROC: numbers["processes"],
+        resource.RLIMIT_FSIZE: numbers["file_bytes"],
+        resource.RLIMIT_NOFILE: numbers["open_files"],
+        resource.RLIMIT_CPU: cpu_seconds,
+        resource.RLIMIT_CORE: 0,
+    }
+    if whole_user:
+        del bounds[resource.RLIMIT_NPROC]
+    for which, wanted in bounds.items():
+        _, hard = resource.prlimit(pid, which)
+        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.prlimit(pid, which, (most, most))

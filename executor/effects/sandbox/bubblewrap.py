@@ -1,0 +1,427 @@
+"""Bubblewrap: the level ``namespaced``, by the system's ``bwrap``.
+
+The command is held back until the sandbox around it has been looked at from outside; only then
+it is let go. Three wires lead in, each with one purpose:
+
+- *status*: bwrap says which process is the sandbox's first, and how the command ended.
+- *gate*: the command starts when a byte comes through.
+- *lifeline*: the sandbox holds its far end; when we are gone, the kernel kills the sandbox.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import trio
+
+from executor.effects import processes, sealing
+from executor.effects.processes import Handle
+from executor.effects.sandbox import Ended, Running, Streams
+from executor.effects.sealing import Sealed
+from executor.effects.verifying import Verified
+from executor.manifest import IsolationLevel
+from executor.rules import spawning
+
+STAGING = "/staging"
+SETUP_POLL_S = 0.0005
+_SYSTEM_TREES = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+_SYSTEM_FILES = (
+    "/etc/alternatives",
+    "/etc/ca-certificates",
+    "/etc/crypto-policies",
+    "/etc/ld.so.cache",
+    "/etc/localtime",
+    "/etc/mime.types",
+    "/etc/pki/tls/certs",
+    "/etc/pki/ca-trust/extracted",
+    "/etc/protocols",
+    "/etc/services",
+    "/etc/ssl/certs",
+    "/etc/ssl/openssl.cnf",
+)
+_NETWORK_FILES = (
+    "/etc/gai.conf",
+    "/etc/host.conf",
+    "/etc/hosts",
+    "/etc/nsswitch.conf",
+    "/etc/resolv.conf",
+)
+_SEPARATE_NAMESPACES = ("user", "mnt", "pid", "ipc", "uts")
+
+
+@dataclass
+class Bubblewrap:
+    """Runs commands in namespaces of their own.
+
+    Args:
+        program: the path of bwrap.
+        disable_user_namespaces: bwrap knows how to forbid further ones inside.
+    """
+
+    program: str
+    disable_user_namespaces: bool = True
+    level: IsolationLevel = field(default="namespaced", init=False)
+
+    async def start(self, verified: Verified, streams: Streams) -> Running | Ended:
+        """Set the sandbox up, look at it, and let the command go."""
+        with contextlib.ExitStack() as ours:
+            arguments = _Arguments()
+            try:
+                self._describe(verified, arguments)
+                return await self._start(verified, streams, arguments, ours)
+            finally:
+                arguments.close()
+
+    async def _start(
+        self, verified: Verified, streams: Streams, arguments: "_Arguments", ours: contextlib.ExitStack
+    ) -> Running | Ended:
+        # The lifeline is opened first: the kernel closes descriptors in order of their numbers, so
+        # a dying executor kills the sandbox before it could open the gate by closing it.
+        lifeline_near, lifeline_far = _pipe(ours)
+        gate_far, gate_near = _pipe(ours)
+        status_near, status_far = _pipe(ours)
+        fds = {"--sync-fd": lifeline_far, "--block-fd": gate_far, "--json-status-fd": status_far}
+        for option, descriptor in fds.items():
+            arguments.add(option, str(descriptor))
+        options = arguments.sealed()
+        try:
+            # Not through a worker thread, as trio would: bwrap asks the kernel to be killed when
+            # its parent goes, and the kernel means the thread that started it.
+            process = subprocess.Popen(
+                [self.program, "--args", str(options.descriptor), "--", *verified.frozen.argv],
+                stdin=streams.stdin,
+                stdout=streams.stdout,
+                stderr=streams.stderr,
+                pass_fds=(*fds.values(), options.descriptor, *arguments.descriptors),
+                env={},
+                cwd="/",
+                start_new_session=True,
+            )
+        except OSError as failed:
+            return Ended("sandbox-failed", detail=f"{self.program}: {failed.strerror}")
+        finally:
+            options.close()
+        try:
+            running = _Running(process, status_near, (lifeline_near, lifeline_far))
+        except BaseException:  # never leave the stack with bwrap alive: closing the gate opens it
+            process.kill()
+            process.wait()
+            raise
+        ours.pop_all()
+        os.close(gate_far)
+        os.close(status_far)
+        try:
+            problem = await running.become_ready(verified)
+            if problem is None:
+                os.write(gate_near, b"1")
+                return running
+            await running.end()
+            return Ended("sandbox-failed", detail=problem)
+        except BaseException:
+            with trio.CancelScope(shield=True):
+                await running.end()
+            raise
+        finally:
+            os.close(gate_near)
+
+    def _describe(self, verified: Verified, arguments: "_Arguments") -> None:
+        """Write down the sandbox: what is in it, in the order in which it is mounted."""
+        frozen = verified.frozen
+        reach, limits = frozen.admitted.reach, frozen.admitted.manifest.limits
+        add = arguments.add
+        for name in ("user", "ipc", "pid", "uts", "cgroup-try"):
+            add(f"--unshare-{name}")
+        if reach.network == "none":
+            add("--unshare-net")
+        if self.disable_user_namespaces:
+            add("--disable-userns")
+        add("--die-with-parent")
+        add("--new-session")
+        add("--cap-drop", "ALL")
+        add("--hostname", "sandbox")
+        add("--clearenv")
+        environment = spawning.place(frozen.env, STAGING) | verified.secret_environment
+        for name, value in environment.items():
+            add("--setenv", name, value)
+        for tree in _SYSTEM_TREES:
+            if os.path.islink(tree):
+                add("--symlink", os.readlink(tree), tree)
+            elif os.path.isdir(tree):
+                add("--ro-bind", tree, tree)
+        for file in _SYSTEM_FILES + (() if reach.network == "none" else _NETWORK_FILES):
+            add("--ro-bind-try", file, file)
+        user, group = os.geteuid(), os.getegid()
+        passwd = f"executor:x:{user}:{group}::{STAGING}/home:/bin/false\n"
+        arguments.text("/etc/passwd", passwd, 0o444)
+        arguments.text("/etc/group", f"executor:x:{group}:\n", 0o444)
+        add("--proc", "/proc")
+        add("--dev", "/dev")
+        add("--size", str(int(limits.scratch)), "--tmpfs", "/dev/shm")
+        add("--remount-ro", "/dev")
+        add("--perms", "0700", "--size", str(max(int(limits.scratch), 4096)), "--tmpfs", STAGING)
+        for directory in ("home", "tmp", "work", "secrets"):
+            add("--perms", "0700", "--dir", f"{STAGING}/{directory}")
+        add("--symlink", f"{STAGING.strip('/')}/tmp", "/tmp")  # noqa: S108 - a path in the sandbox
+        for name, text in frozen.admitted.asked.stage.items():
+            if name.endswith("/"):
+                add("--perms", "0700", "--dir", f"{STAGING}/work/{name.rstrip('/')}")
+            else:
+                arguments.text(f"{STAGING}/work/{name}", text, 0o600)
+        for name, sealed in verified.files.items():
+            arguments.data(f"{STAGING}/work/{name}", sealed, 0o400)
+        for name, sealed in verified.secret_files.items():
+            arguments.data(f"{STAGING}/secrets/{name}", sealed, 0o400)
+        for path in verified.paths:
+            if not path.writes:
+                add("--ro-bind", path.path, path.path)
+        for command, sealed in verified.commands:
+            place = command.real_path if _within(command.path, _SYSTEM_TREES) else command.path
+            if not _within(place, reach.read):
+                arguments.data(place, sealed, 0o555)
+        # Writable trees come last: nothing is made inside a tree that somebody else can change.
+        for path in verified.paths:
+            if path.writes:
+                add("--bind", path.path, path.path)
+        add("--remount-ro", "/")
+        add("--chdir", f"{STAGING}/work")
+
+
+class _Arguments:
+    """The options of bwrap and the data they refer to, handed over by descriptor."""
+
+    def __init__(self) -> None:
+        self._words: list[str] = []
+        self.descriptors: list[int] = []
+
+    def add(self, *words: str) -> None:
+        self._words += words
+
+    def data(self, place: str, content: Sealed, mode: int) -> None:
+        """Let bwrap copy sealed bytes to a read-only file of the sandbox."""
+        # A descriptor of its own: two readers of one would share the position.
+        descriptor = os.open(f"/proc/self/fd/{content.descriptor}", os.O_RDONLY | os.O_CLOEXEC)
+        self.descriptors.append(descriptor)
+        self.add("--perms", f"{mode:04o}", "--ro-bind-data", str(descriptor), place)
+
+    def text(self, place: str, content: str, mode: int) -> None:
+        """Let bwrap write a small file of the sandbox, which the command may change."""
+        sealed = sealing.seal_bytes(content.encode("utf-8", "surrogateescape"))
+        self.descriptors.append(sealed.descriptor)
+        self.add("--perms", f"{mode:04o}", "--file", str(sealed.descriptor), place)
+
+    def sealed(self) -> Sealed:
+        return sealing.seal_bytes(b"".join(os.fsencode(word) + b"\0" for word in self._words))
+
+    def close(self) -> None:
+        for descriptor in self.descriptors:
+            os.close(descriptor)
+
+
+class _Running:
+    """A sandbox: bwrap itself outside, its first process inside."""
+
+    def __init__(
+        self,
+        process: subprocess.Popen[bytes],
+        status: int,
+        lifeline: tuple[int, int],
+    ) -> None:
+        self._process = process
+        self._outside = Handle(process.pid)
+        self._inside: Handle | None = None
+        self._status = status
+        self._lifeline = lifeline
+        self._said = b""
+        self._ended: Ended | None = None
+        self._over = False
+        os.set_blocking(status, False)
+        _kill_when_we_are_gone(lifeline[1], -process.pid)  # all of bwrap, as its group
+
+    async def become_ready(self, verified: Verified) -> str | None:
+        """Wait until all is set up but the command's start; give what is wrong, if anything."""
+        while self._answer("child-pid") is None:
+            if not await self._listen():
+                return await self._say_why()
+        first = self._answer("child-pid")
+        try:
+            self._inside = Handle(int(first))
+        except (OSError, ValueError):
+            return await self._say_why()
+        _kill_when_we_are_gone(self._lifeline[1], first)  # it leaves the group when it is let go
+        _stop_when_it_speaks(self._status, self._process.pid)
+        root = f"/proc/{first}/root"
+        while not os.path.isdir(f"{root}{STAGING}/work"):
+            if processes.state(self._process.pid) in ("Z", "X", ""):
+                return await self._say_why()
+            await trio.sleep(SETUP_POLL_S)
+        if problem := _not_confined(first, verified):
+            return problem
+        for path in verified.paths:
+            facts = os.stat(root + path.path)
+            if (facts.st_dev, facts.st_ino) != path.identity:
+                return f"{path.path} was exchanged after it was checked"
+        processes.limit(first, verified.frozen.admitted.manifest.limits)
+        return None
+
+    async def wait(self) -> Ended:
+        while self._ended is None:
+            if (code := self._answer("exit-code")) is not None:
+                self._ended = _by_exit_code(int(code))
+            elif not await self._listen():
+                await self._outside.wait()
+                self._ended = self._without_exit_code()
+        return self._ended
+
+    def signal(self, number: int) -> None:
+        for pid in self._descendants():
+            # The number could have been given to a stranger since; its namespace tells.
+            with contextlib.suppress(OSError):
+                handle = Handle(pid)
+                try:
+                    if _namespace(pid, "pid") == _namespace(self._inside_pid(), "pid"):
+                        handle.signal(number)
+                finally:
+                    handle.close()
+
+    async def end(self) -> int:
+        if self._over:
+            return 0
+        self._over = True
+        left = len(self._descendants())
+        if self._inside is not None:
+            self._inside.kill()  # the kernel ends its whole PID namespace, and waits for it
+            await self._inside.wait()
+            self._inside.close()
+        self._outside.kill()
+        await self._outside.wait()
+        self._process.wait()
+        self._outside.close()
+        os.close(self._status)
+        for end in self._lifeline:
+            os.close(end)
+        return left
+
+    def _descendants(self) -> list[int]:
+        return processes.descendants(self._inside_pid()) if self._inside is not None else []
+
+    def _inside_pid(self) -> int:
+        assert self._inside is not None
+        return self._inside.pid
+
+    async def _listen(self) -> bool:
+        """Read what bwrap has to say; false when it will say nothing more."""
+        await _wait_readable_or_over(self._status, self._outside.descriptor)
+        with contextlib.suppress(BlockingIOError):
+            heard = os.read(self._status, 4096)
+            self._said += heard
+            return bool(heard)
+        return processes.state(self._process.pid) not in ("Z", "X", "")
+
+    def _answer(self, key: str) -> int | None:
+        for line in self._said.splitlines(keepends=True):
+            if line.endswith(b"\n"):
+                with contextlib.suppress(ValueError):
+                    value = json.loads(line).get(key)
+                    if isinstance(value, int):
+                        return value
+        return None
+
+    def _without_exit_code(self) -> Ended:
+        """bwrap tells an exit code only of a command that was really executed."""
+        code = self._process.wait()
+        if code >= 0:
+            return Ended("not-started", detail=f"bwrap ended with {code}")
+        return Ended("lost", detail=f"Signal {-code} ended its sandbox.")
+
+    async def _say_why(self) -> str:
+        self._outside.kill()
+        await self._outside.wait()
+        return f"bwrap ended with {self._process.wait()} before the sandbox was ready"
+
+
+def _kill_when_we_are_gone(far_end: int, owner: int) -> None:
+    """Have the kernel kill ``owner`` when the last reader of this pipe is gone, which is us.
+
+    Args:
+        owner: a process, or a negative process group; the last call counts.
+    """
+    fcntl.fcntl(far_end, fcntl.F_SETOWN, owner)
+    fcntl.fcntl(far_end, fcntl.F_SETSIG, signal.SIGKILL)
+    fcntl.fcntl(far_end, fcntl.F_SETFL, fcntl.fcntl(far_end, fcntl.F_GETFL) | os.O_ASYNC)
+
+
+def _stop_when_it_speaks(near_end: int, bwrap: int) -> None:
+    """Have the kernel stop bwrap in the very write by which it tells the exit code.
+
+    It would exit next, and take the sandbox with it, before anybody could count what the command
+    left behind. `end` kills it anyway.
+    """
+    fcntl.fcntl(near_end, fcntl.F_SETOWN, bwrap)
+    fcntl.fcntl(near_end, fcntl.F_SETSIG, signal.SIGSTOP)
+    fcntl.fcntl(near_end, fcntl.F_SETFL, fcntl.fcntl(near_end, fcntl.F_GETFL) | os.O_ASYNC)
+
+
+def _not_confined(first: int, verified: Verified) -> str | None:
+    """Look at the sandbox from outside; say in which way it does not confine."""
+    wanted = list(_SEPARATE_NAMESPACES)
+    if verified.frozen.admitted.reach.network == "none":
+        wanted.append("net")
+    shared = [name for name in wanted if _namespace(first, name) == _namespace(os.getpid(), name)]
+    if shared:
+        return f"the sandbox shares the host's namespaces: {', '.join(shared)}"
+    facts = dict(
+        line.split(":\t", 1) for line in _read(f"/proc/{first}/status").splitlines() if ":\t" in line
+    )
+    if int(facts["CapEff"], 16) or int(facts["CapBnd"], 16):
+        return "the sandbox left capabilities"
+    if facts["NoNewPrivs"] != "1":
+        return "the sandbox lets programs gain privileges"
+    return None
+
+
+def _namespace(pid: int, name: str) -> int:
+    return os.stat(f"/proc/{pid}/ns/{name}").st_ino
+
+
+def _read(path: str) -> str:
+    with open(path) as file:
+        return file.read()
+
+
+def _by_exit_code(code: int) -> Ended:
+    """bwrap tells the death by signal n as 128 + n; no command is believed to exit so by itself."""
+    if 128 < code <= 128 + signal.SIGRTMAX:
+        return Ended("signalled", signal=code - 128)
+    return Ended("exited", exit=code)
+
+
+def _pipe(ours: contextlib.ExitStack) -> tuple[int, int]:
+    """Open a pipe; closed with ``ours``, as long as that was not emptied."""
+    near, far = os.pipe2(os.O_CLOEXEC)
+    ours.callback(_close, near)
+    ours.callback(_close, far)
+    return near, far
+
+
+def _close(descriptor: int) -> None:
+    with contextlib.suppress(OSError):
+        os.close(descriptor)
+
+
+def _within(path: str, trees: Iterable[str]) -> bool:
+    return any(path == tree or path.startswith(tree.rstrip("/") + "/") for tree in trees)
+
+
+async def _wait_readable_or_over(descriptor: int, handle: int) -> None:
+    async def wait_for(one: int) -> None:
+        await trio.lowlevel.wait_readable(one)
+        nursery.cancel_scope.cancel()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(wait_for, descriptor)
+        nursery.start_soon(wait_for, handle)

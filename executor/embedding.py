@@ -1,0 +1,286 @@
+"""Embedding: open an executor from a program. Every guard is on without any option."""
+
+import logging
+import os
+import threading
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from importlib.metadata import version
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from executor.capabilities import registry
+from executor.config import Config
+from executor.effects import staging
+from executor.effects.blobs import Blobs
+from executor.effects.commands import TRUSTED_DIRECTORIES, Commands
+from executor.effects.freezer import Freezer, Progress
+from executor.effects.sandbox.bare import Bare
+from executor.effects.sandbox.probe import probe
+from executor.gate import Gate
+from executor.problems import Faulty, Problem, read
+from executor.receipt import Receipt
+from executor.refusal import Refused
+from executor.request import Request
+from executor.rules import manifests as manifest_rules
+from executor.rules.isolation import Availability, Places
+from executor.rules.manifests import Tool
+from executor.store.receipts import Receipts
+from executor.store.state import default_directory, open_directory
+
+log = logging.getLogger(__name__)
+ARGV_SLACK = 64 * 1024
+"""Bytes of the system's room for arguments that sandbox and kernel need themselves."""
+
+
+class Executor:
+    """An open executor, for trio. Get one from `open_executor`."""
+
+    def __init__(self, gate: Gate, state: Path) -> None:
+        self._gate = gate
+        self.state = state
+
+    async def run(
+        self,
+        request: Request,
+        *,
+        progress: Progress | None = None,
+        tell: Callable[[Receipt], None] | None = None,
+    ) -> Receipt:
+        """Take one request through the gate. See `executor.gate.Gate.run`."""
+        return await self._gate.run(request, progress=progress, tell=tell)
+
+    @property
+    def tools(self) -> dict[str, Tool]:
+        """Give every loaded tool by name."""
+        return dict(self._gate.tools)
+
+    @property
+    def levels(self) -> tuple[Availability, ...]:
+        """Give what the probes found out about each level of isolation."""
+        return self._gate.probed
+
+
+class BlockingExecutor:
+    """An open executor for plain threads, and for asyncio by `asyncio.to_thread`."""
+
+    def __init__(self, executor: Executor, token: trio.lowlevel.TrioToken) -> None:
+        self._executor = executor
+        self._token = token
+
+    def run(self, request: Request, *, progress: Progress | None = None) -> Receipt:
+        """Take one request through the gate; safe to call from many threads at once.
+
+        An interrupt (Ctrl-C) while it waits ends the command first.
+
+        Raises:
+            Refused: as `Executor.run` does.
+        """
+        scope = trio.CancelScope()
+
+        async def work() -> Receipt:
+            with scope:
+                return await self._executor.run(request, progress=progress)
+            raise KeyboardInterrupt
+
+        try:
+            return trio.from_thread.run(work, trio_token=self._token)
+        except KeyboardInterrupt:
+            with suppress(trio.RunFinishedError):
+                self._token.run_sync_soon(scope.cancel)
+            raise
+
+
+@asynccontextmanager
+async def open_executor(
+    config: str | os.PathLike[str] | Config | None = None,
+    *,
+    state: str | os.PathLike[str] | None = None,
+    manifests: Iterable[str | os.PathLike[str]] = (),
+    roots: Iterable[str | os.PathLike[str]] = (),
+    trusted: Iterable[str | os.PathLike[str]] = (),
+    degraded: bool | None = None,
+) -> AsyncIterator[Executor]:
+    """Open an executor.
+
+    Args:
+        config: an `executor.yaml`, or its value; each further argument adds to it.
+        state: the private directory for copies and receipts.
+        manifests: files or directories of manifests, beside the shipped ones.
+        roots: directories below which files may be frozen; by default the current one.
+        trusted: directories of commands, beside the system's own.
+        degraded: accept weaker isolation than a manifest requires; the receipt says so.
+    Raises:
+        Refused: ``admission.closed-config``, ``admission.closed-manifest`` or
+            ``freezing.private-store``; nothing is open then.
+    """
+    settings = config if isinstance(config, Config) else _read_config(config)
+    directory = open_directory(Path(state or settings.state or default_directory()))
+    paths = (*settings.manifests, *map(os.fspath, manifests))
+    given_roots = (*settings.roots, *map(os.fspath, roots)) or (os.getcwd(),)
+    real_roots = tuple(map(os.path.abspath, given_roots))
+    commands = Commands((*map(os.fspath, trusted), *settings.trusted, *TRUSTED_DIRECTORIES))
+    tools = load_tools(paths, packs=settings.packs)
+    try:
+        blobs = Blobs(directory)
+        receipts = Receipts(directory)
+        await trio.to_thread.run_sync(blobs.sweep, settings.retention)
+        await trio.to_thread.run_sync(staging.sweep, directory / "staging")
+    except OSError as failed:
+        raise _store_fails(failed) from failed
+    probed = await probe(commands, blobs, Bare(directory / "staging"))
+    gate = Gate(
+        tools=tools,
+        commands=commands,
+        freezer=Freezer(blobs, real_roots, base=os.getcwd()),
+        sandboxes=probed.sandboxes,
+        probed=probed.found,
+        places=Places(
+            tuple(map(os.path.realpath, real_roots)),
+            home=os.path.realpath(os.path.expanduser("~")),
+            state=str(directory),
+        ),
+        secret_sources=settings.secrets,
+        receipts=receipts,
+        degraded=settings.degraded if degraded is None else degraded,
+        most_argv_bytes=os.sysconf("SC_ARG_MAX") - ARGV_SLACK,
+        version=version("sealed-executor"),
+    )
+    yield Executor(gate, directory)
+
+
+@contextmanager
+def open_blocking(*args: Any, **options: Any) -> Iterator[BlockingExecutor]:
+    """Open an executor for plain threads; the arguments are those of `open_executor`.
+
+    It runs in a thread of its own until the block is left, which waits for what still runs.
+    """
+    ready: list[BlockingExecutor] = []
+    failed: list[BaseException] = []
+    opened = threading.Event()
+    leave: list[Callable[[], None]] = []
+
+    async def serve() -> None:
+        async with open_executor(*args, **options) as executor:
+            done = trio.Event()
+            leave.append(done.set)
+            ready.append(BlockingExecutor(executor, trio.lowlevel.current_trio_token()))
+            opened.set()
+            await done.wait()
+
+    def work() -> None:
+        try:
+            trio.run(serve)
+        except BaseException as fault:
+            failed.append(fault)
+        finally:
+            opened.set()
+
+    thread = threading.Thread(target=work, name="executor", daemon=True)
+    thread.start()
+    opened.wait()
+    if not ready:
+        thread.join()
+        raise failed[0]
+    blocking = ready[0]
+    try:
+        yield blocking
+    finally:
+        with suppress(trio.RunFinishedError):
+            blocking._token.run_sync_soon(leave[0])
+        thread.join()
+
+
+def load_tools(paths: Iterable[str], *, packs: bool = True) -> dict[str, Tool]:
+    """Load manifests; one that is not valid, or a tool declared twice, fails the whole load.
+
+    Raises:
+        Refused: ``admission.closed-manifest``.
+    """
+    tools: dict[str, Tool] = {}
+    problems: list[Problem] = []
+    for file in (*(pack_files() if packs else ()), *_manifest_files(paths)):
+        try:
+            tool = manifest_rules.load(file.read_bytes(), str(file), registry())
+        except Faulty as faulty:
+            problems += faulty.problems
+            continue
+        except OSError as failed:
+            problems.append(_unreadable(str(file), failed))
+            continue
+        name = tool.manifest.tool
+        if name in tools:
+            found = f"{name!r} is declared in {tools[name].file} too"
+            problems.append(Problem(str(file), 1, 1, "tool", found, "Give it another name"))
+        tools[name] = tool
+    if problems:
+        raise manifest_rules.refusal(Faulty(problems))
+    return tools
+
+
+def pack_files() -> list[Path]:
+    """Give the shipped manifests."""
+    return sorted(Path(str(files("executor.packs"))).glob("*.yaml"))
+
+
+def _manifest_files(paths: Iterable[str]) -> Iterator[Path]:
+    for written in paths:
+        path = Path(written)
+        if path.is_dir():
+            yield from sorted(path.glob("*.yaml"))
+        else:
+            yield path
+
+
+def _unreadable(file: str, failed: OSError) -> Problem:
+    return Problem(file, 1, 1, "", failed.strerror or str(failed), "Check the path")
+
+
+def _read_config(path: str | os.PathLike[str] | None) -> Config:
+    if path is None:
+        return Config()
+    file = Path(path)
+    try:
+        settings, _ = read(file.read_bytes(), str(file), Config)
+    except Faulty as faulty:
+        raise _invalid_config(str(faulty)) from None
+    except OSError as failed:
+        raise _invalid_config(f"{file}: {failed.strerror}") from None
+    return _placed(settings, file.resolve().parent)
+
+
+def _placed(settings: Config, directory: Path) -> Config:
+    """Let relative paths start from the directory of the file."""
+    import msgspec
+
+    def place(written: str) -> str:
+        return str(directory / os.path.expanduser(written))
+
+    return msgspec.structs.replace(
+        settings,
+        state=None if settings.state is None else place(settings.state),
+        manifests=tuple(map(place, settings.manifests)),
+        roots=tuple(map(place, settings.roots)),
+        trusted=tuple(map(place, settings.trusted)),
+    )
+
+
+def _invalid_config(found: str) -> Refused:
+    return Refused(
+        "admission.closed-config",
+        "INVALID_CONFIG",
+        because=f"The configuration is not valid:\n{found}\n",
+        todo="Correct it; nothing was started.",
+    )
+
+
+def _store_fails(failed: OSError) -> Refused:
+    return Refused(
+        "freezing.private-store",
+        "STORE_UNAVAILABLE",
+        because=f"The state directory cannot be used: {failed.strerror}.",
+        todo="Make room on its disk, or set another one.",
+    )

@@ -1,0 +1,1 @@
+"""Gateway: HTTP, server-sent events and the approvals page. Empty so far."""

@@ -1,0 +1,247 @@
+"""Manifest: what one tool is, as its author declares it. Values only; `rules/manifests.py` judges.
+
+The JSON Schema that `executor manifest schema` prints is made from these very types.
+"""
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta, field
+
+from executor.units import Duration, Size, always, schema
+
+Name = Annotated[str, Meta(pattern="^[a-z][a-z0-9_]{0,63}$", description="A lower-case name.")]
+ToolName = Annotated[
+    str,
+    Meta(pattern=r"^[a-z][a-z0-9_-]*(\.[a-z][a-z0-9_-]*)+$", examples=["mail.send"]),
+]
+Code = Annotated[
+    str, Meta(pattern="^[A-Z][A-Z0-9_]{2,63}$", description="A stable code in upper case.")
+]
+EnvironmentName = Annotated[str, Meta(pattern="^[A-Z_][A-Z0-9_]{0,63}$")]
+Pattern = Annotated[
+    str, Meta(min_length=1, max_length=500, description="A Python regular expression.")
+]
+JsonScalar = str | int | float | bool | None
+
+IsolationLevel = Literal["namespaced", "restricted", "bare"]
+ISOLATION_LEVELS: tuple[IsolationLevel, ...] = ("bare", "restricted", "namespaced")
+"""Every level, the weakest first."""
+
+
+class _Strict(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    pass
+
+
+class Parameter(_Strict, rename="camel"):
+    """One parameter: a closed part of JSON Schema, and two words of ours.
+
+    ``allow_dash`` lets a value begin with ``-`` where the command could take it for an option;
+    ``multiline`` lets it hold line breaks.
+    """
+
+    type: Literal["string", "integer", "number", "boolean", "array"]
+    description: str = ""
+    format: (
+        Literal["email", "uri", "hostname", "ipv4", "ipv6", "date", "date-time", "uuid"] | None
+    ) = None
+    pattern: Pattern | None = None
+    min_length: int | None = None
+    max_length: int | None = None
+    minimum: float | int | None = None
+    maximum: float | int | None = None
+    exclusive_minimum: float | int | None = None
+    exclusive_maximum: float | int | None = None
+    multiple_of: float | int | None = None
+    enum: tuple[JsonScalar, ...] | None = None
+    const: JsonScalar | msgspec.UnsetType = msgspec.UNSET
+    default: Any | msgspec.UnsetType = msgspec.UNSET
+    items: "Parameter | None" = None
+    min_items: int | None = None
+    max_items: int | None = None
+    unique_items: bool = False
+    allow_dash: bool = field(default=False, name="allow_dash")
+    multiline: bool = False
+
+    def schema(self) -> dict[str, Any]:
+        """Give the plain JSON Schema of a value, without our own words."""
+        given: dict[str, Any] = msgspec.to_builtins(self)
+        given.pop("allow_dash", None)
+        given.pop("multiline", None)
+        if self.items is not None:
+            given["items"] = self.items.schema()
+        return given
+
+
+class FileSlot(_Strict):
+    """A file, or with ``many`` a list of files, that a request hands over to be frozen."""
+
+    description: str = ""
+    required: bool = True
+    many: bool = False
+    max_bytes: Size = always(Size(64 * 2**20))
+    name: Annotated[str, Meta(min_length=1, max_length=200)] | None = None
+    """The name it is staged under; without one it keeps the base name of its source."""
+
+
+class CapabilityUse(_Strict):
+    """A capability that the tool needs, and on what; a list in ``targets`` gives one for each."""
+
+    name: str
+    targets: str | None = None
+
+
+class Part(_Strict):
+    """Arguments that appear once for each item of a list, or only when a value is given."""
+
+    argv: tuple[str, ...]
+    each: str | None = None
+    when: str | None = None
+
+
+class SetOf(_Strict):
+    """An identity part whose order does not matter."""
+
+    set: str
+
+
+class SecretSource(_Strict):
+    """Where a secret is read from, at the time of the run."""
+
+    file: str | None = None
+    environment: str | None = None
+    command: tuple[str, ...] | None = None
+
+
+class Secret(_Strict):
+    """A secret and its one way to the command: an environment variable, or a file in memory.
+
+    ``source`` may stay open here and be named by the configuration; ``text`` is put around the
+    secret (``Authorization: Bearer {secret}``).
+    """
+
+    description: str = ""
+    required: bool = True
+    source: SecretSource | None = None
+    env: EnvironmentName | None = None
+    file: bool = False
+    text: str = "{secret}"
+
+
+class Condition(_Strict):
+    """What must all hold of the finished command."""
+
+    exit: int | tuple[int, ...] | None = None
+    stdout: Pattern | None = None
+    stderr: Pattern | None = None
+    json: dict[str, JsonScalar] | None = None
+    """Fields of a JSON stdout, ``{"result.status": sent}``, and the values they must have."""
+
+
+class Extract(_Strict):
+    """A text in the output: a pattern's first group (or all of it), or a field of a JSON stdout."""
+
+    stdout: Pattern | None = None
+    stderr: Pattern | None = None
+    json: str | None = None
+
+
+class Outcome(_Strict, rename={"status": "is"}):
+    """What a finished command means. The first that matches counts."""
+
+    when: Condition
+    status: Literal["delivered", "undelivered", "unresolved"]
+    code: Code | None = None
+    result_id: Extract | None = None
+    reply: Extract | None = None
+
+
+class Isolation(_Strict):
+    """What the command can reach beyond its own staging area."""
+
+    level: IsolationLevel = "namespaced"
+    network: tuple[str, ...] | Literal["host"] = ()
+    read: tuple[str, ...] = ()
+    write: tuple[str, ...] = ()
+
+
+class Limits(_Strict):
+    """The bounds of one run. Memory, file size, open files and CPU count for each process."""
+
+    deadline: Duration = always(Duration(60))
+    grace: Duration = always(Duration(5))
+    output: Size = always(Size(2**20))
+    memory: Size = always(Size(2**30))
+    processes: Annotated[int, Meta(ge=1, le=100_000)] = 64
+    file_size: Size = always(Size(2**30))
+    open_files: Annotated[int, Meta(ge=16, le=100_000)] = 256
+    cpu: Duration | None = None
+    """Seconds of processor time; without it the deadline."""
+    scratch: Size = always(Size(64 * 2**20))
+    """Room for what the command writes in its staging area."""
+
+
+class Stdin(_Strict):
+    """What the command reads on its standard input: a staged file, or a text."""
+
+    file: str | None = None
+    text: str | None = None
+
+
+ReversePattern = Literal[
+    "restore_blob_backup",
+    "swap_src_dst",
+    "delete_created_paths",
+    "delete_created_dirs",
+    "reverse_command",
+]
+
+
+class Reverse(_Strict):
+    """How the action can be taken back, from the closed catalogue."""
+
+    pattern: ReversePattern
+    argv: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ()
+
+
+class Manifest(_Strict):
+    """One tool.
+
+    ``command`` is a name in a trusted directory or an absolute path; ``stage`` holds small files
+    that the tool itself brings along (a key that ends in ``/`` is an empty directory);
+    ``account`` is on whose behalf the command acts; ``identity`` what makes two actions the same
+    thing, by default everything.
+    """
+
+    executor: Literal["manifest/1"]
+    tool: ToolName
+    summary: Annotated[str, Meta(min_length=1, max_length=500)]
+    command: Annotated[str, Meta(min_length=1, max_length=4096)]
+    argv: tuple[str | tuple[str, ...] | Part, ...]
+    capabilities: Annotated[tuple[CapabilityUse, ...], Meta(min_length=1)]
+    outcomes: tuple[Outcome, ...]
+    parameters: dict[Name, Parameter] = field(default_factory=dict)
+    required: tuple[str, ...] = ()
+    files: dict[Name, FileSlot] = field(default_factory=dict)
+    stage: dict[str, str] = field(default_factory=dict)
+    stdin: Stdin | None = None
+    account: str | None = None
+    identity: tuple[str | SetOf, ...] | None = None
+    env: dict[EnvironmentName, str] = field(default_factory=dict)
+    secrets: dict[Name, Secret] = field(default_factory=dict)
+    effect: Literal["immediate", "scheduled"] = "immediate"
+    isolation: Isolation = field(default_factory=Isolation)
+    limits: Limits = field(default_factory=Limits)
+    revertible: bool = False
+    reverse: Reverse | None = None
+
+
+def manifest_schema() -> dict[str, Any]:
+    """Give the JSON Schema (2020-12) of a manifest."""
+    made = msgspec.json.schema(Manifest, schema_hook=schema)
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "sealed-executor manifest/1",
+        **made,
+    }

@@ -1,0 +1,1 @@
+"""Packs: manifests shipped for real commands, each tried with the real command."""

@@ -1,0 +1,173 @@
+"""Receipt: what is on record about one request, whatever its end.
+
+The record is an in-toto Statement v1; it is not signed yet, and signing will wrap it unchanged.
+"""
+
+from typing import Any, Literal
+
+import msgspec
+
+from executor.finished import Finished
+from executor.frozen import FrozenAction, limits_as_numbers, sha256_text
+from executor.refusal import Recovery
+from executor.request import Request
+
+STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
+PREDICATE_TYPE = "urn:sealed-executor:receipt:1"
+Status = Literal["delivered", "refused", "unresolved", "undelivered", "pending"]
+EXIT_CODES: dict[Status, int] = {
+    "delivered": 0,
+    "refused": 3,
+    "unresolved": 4,
+    "undelivered": 5,
+    "pending": 6,
+}
+
+
+class Receipt(msgspec.Struct, frozen=True, kw_only=True):
+    """The end of one request: what was asked, what ran, and what came of it.
+
+    ``attempt`` is this try's id, and the receipt's; ``action`` is there once files were frozen,
+    ``finished`` once a start was tried. Times are UTC, RFC 3339. ``rule`` and ``stage`` say who
+    said no.
+    """
+
+    attempt: str
+    request: Request
+    status: Status
+    code: str | None
+    because: str
+    recovery: Recovery | None
+    started_at: str
+    ended_at: str
+    rule: str | None = None
+    stage: str | None = None
+    todo: str | None = None
+    result_id: str | None = None
+    reply: str | None = None
+    action: FrozenAction | None = None
+    finished: Finished | None = None
+    invalid_input: bool = False
+    executor_version: str = ""
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code of a program that ran this action, as the contract says."""
+        return 2 if self.invalid_input else EXIT_CODES[self.status]
+
+    def result(self) -> dict[str, Any]:
+        """Give the action's result, as ``--json`` prints it."""
+        finished = self.finished
+        reach = None if self.action is None else self.action.admitted.reach
+        return {
+            "status": self.status,
+            "code": self.code,
+            "stage": self.stage,
+            "recovery": self.recovery,
+            "result_id": self.result_id,
+            "attempt": self.attempt,
+            "action_digest": None if self.action is None else self.action.digest,
+            "receipt": self.attempt,
+            "isolation": None
+            if reach is None
+            else {
+                "level": reach.level,
+                "missing": list(reach.missing),
+                "network": reach.network,
+            },
+            "rule": self.rule,
+            "because": self.because,
+            "todo": self.todo,
+            "reply": self.reply,
+            "output": None
+            if finished is None
+            else {
+                name: {
+                    "text": output.kept.decode("utf-8", "backslashreplace"),
+                    "bytes": output.total,
+                    "truncated": output.truncated,
+                }
+                for name, output in (("stdout", finished.stdout), ("stderr", finished.stderr))
+            },
+        }
+
+    def statement(self) -> dict[str, Any]:
+        """Give the record: digests, ids and codes, no file contents and no output."""
+        action = self.action
+        return {
+            "_type": STATEMENT_TYPE,
+            "subject": [] if action is None else _subjects(action),
+            "predicateType": PREDICATE_TYPE,
+            "predicate": {
+                "attempt": self.attempt,
+                "executor": self.executor_version,
+                "started_at": self.started_at,
+                "ended_at": self.ended_at,
+                "asked_by": msgspec.to_builtins(self.request.asked_by),
+                "level": self.request.level,
+                "tool": self.request.tool,
+                "result": {
+                    "status": self.status,
+                    "code": self.code,
+                    "rule": self.rule,
+                    "stage": self.stage,
+                    "recovery": self.recovery,
+                    "result_id": self.result_id,
+                },
+                "decision": None,
+                "approval": None,
+                "action": None if action is None else _action(action),
+                "run": None if self.finished is None else _run(self.finished),
+                "undo": None,
+            },
+        }
+
+
+def _subjects(action: FrozenAction) -> list[dict[str, Any]]:
+    named = [(f"command:{file.path}", file.sha256) for file in action.admitted.command.files]
+    named += [(f"file:{file.slot}/{file.name}", file.sha256) for file in action.files]
+    return [{"name": name, "digest": {"sha256": sha256}} for name, sha256 in named]
+
+
+def _action(action: FrozenAction) -> dict[str, Any]:
+    admitted = action.admitted
+    reach = admitted.reach
+    return {
+        "digest": action.digest,
+        "manifest": admitted.asked.manifest_sha256,
+        "argv": sha256_text("\0".join(action.argv)),
+        "environment": sorted(action.env),
+        "account": admitted.asked.account,
+        "targets": [msgspec.to_builtins(target) for target in admitted.asked.targets],
+        "files": [msgspec.to_builtins(file) for file in action.files],
+        "secrets": [use.name for use in admitted.secrets],
+        "isolation": {
+            "required": reach.required,
+            "level": reach.level,
+            "missing": list(reach.missing),
+            "network": reach.network,
+            "endpoints": [str(endpoint) for endpoint in reach.endpoints],
+            "read": list(reach.read),
+            "write": list(reach.write),
+        },
+        "limits": limits_as_numbers(admitted.manifest.limits),
+    }
+
+
+def _run(finished: Finished) -> dict[str, Any]:
+    return {
+        "end": finished.end,
+        "exit": finished.exit,
+        "signal": finished.signal,
+        "milliseconds": round(finished.seconds * 1000),
+        "leftovers_ended": finished.leftovers,
+        "outputs": {
+            name: {
+                "sha256": output.sha256,
+                "kept_bytes": len(output.kept),
+                "bytes": output.total,
+                "truncated": output.truncated,
+            }
+            for name, output in (("stdout", finished.stdout), ("stderr", finished.stderr))
+        },
+    }

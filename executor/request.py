@@ -1,0 +1,48 @@
+"""Request: what a caller asks for. Values only."""
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta, field
+
+Label = Annotated[str, Meta(min_length=1, max_length=200)]
+
+
+class _Strict(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    pass
+
+
+class AskedBy(_Strict):
+    """Who asks: a role, over a channel, on behalf of a sender."""
+
+    role: Label
+    channel: Label = "library"
+    sender: Label | None = None
+
+
+class SourceFile(_Strict):
+    """A file to freeze, and the name to stage it under when its own will not do."""
+
+    path: Annotated[str, Meta(min_length=1, max_length=4096)]
+    name: Annotated[str, Meta(min_length=1, max_length=200)] | None = None
+
+
+FileGiven = str | SourceFile | tuple[str | SourceFile, ...]
+
+
+class Request(_Strict):
+    """One action that somebody wants done.
+
+    ``account`` is needed where the manifest does not say on whose behalf its command acts, and
+    must agree where it does.
+    """
+
+    tool: str
+    asked_by: AskedBy
+    executor: Literal["request/1"] = "request/1"
+    level: Label = "Supervised"
+    parameters: dict[str, Any] = field(default_factory=dict)
+    files: dict[str, FileGiven] = field(default_factory=dict)
+    account: Label | None = None
+    note: str | None = None
+    """Free text for people; no part of the action."""

@@ -1,0 +1,136 @@
+"""Isolation: at which level an action runs, and which paths it may never reach."""
+
+import posixpath
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from executor.frozen import Asked, HostPath, Reach
+from executor.manifest import ISOLATION_LEVELS, IsolationLevel, Manifest
+from executor.problems import show_value
+from executor.refusal import Refused
+
+NO_PATH_BELOW = ("/boot", "/dev", "/proc", "/run", "/sys", "/var/run")
+"""Places of the system that no manifest can open."""
+NO_WRITE_BELOW = ("/bin", "/etc", "/lib", "/lib64", "/sbin", "/usr")
+NO_PATH_BELOW_HOME = (
+    ".aws", ".azure", ".config/gcloud", ".config/gh", ".docker", ".git-credentials", ".gnupg",
+    ".kube", ".local/share/keyrings", ".netrc", ".password-store", ".pypirc", ".npmrc", ".ssh",
+)  # fmt: skip
+"""Keys and credentials."""
+
+
+@dataclass(frozen=True, slots=True)
+class Availability:
+    """What a probe found out about one level: works, or why not, and what it cannot promise."""
+
+    level: IsolationLevel
+    works: bool
+    why: str
+    missing: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """The directories that bound what a command may reach; absolute, real, without links."""
+
+    roots: tuple[str, ...]
+    home: str
+    state: str
+
+
+def plan(
+    manifest: Manifest, asked: Asked, probed: Sequence[Availability], *, degraded: bool
+) -> Reach:
+    """Choose the strongest level that works.
+
+    Args:
+        probed: one entry for each level.
+        degraded: a weaker level than the manifest requires is accepted, and told.
+    Raises:
+        Refused: ``isolation.declared``.
+    """
+    required = manifest.isolation.level
+    working = {entry.level: entry for entry in probed if entry.works}
+    strongest = next(level for level in reversed(ISOLATION_LEVELS) if level in working)
+    if _rank(strongest) < _rank(required) and not degraded:
+        wanted = next(entry for entry in probed if entry.level == required)
+        raise Refused(
+            "isolation.declared",
+            "ISOLATION_UNAVAILABLE",
+            because=f"{manifest.tool} requires {required} isolation; this machine offers "
+            f"{strongest}. {required}: {wanted.why}",
+            todo="Run `executor doctor` for how to get it, or accept less with degraded mode "
+            "(`--degraded`, or `degraded: true` in the configuration).",
+        )
+    missing = list(working[strongest].missing)
+    if _rank(strongest) < _rank(required):
+        missing.insert(0, f"{required} isolation, which the manifest requires")
+    wants_network = manifest.isolation.network == "host" or bool(asked.network)
+    if strongest == "bare":
+        network = "host"
+    elif wants_network:
+        network = "host"
+        declared = ", ".join(map(str, asked.network)) or "the host's network"
+        missing.append(f"an egress proxy: all of the host's network is in reach, not only {declared}")
+    else:
+        network = "none"
+    return Reach(
+        level=strongest,
+        required=required,
+        missing=tuple(missing),
+        network=network,
+        endpoints=asked.network,
+        read=tuple(entry.path for entry in asked.read),
+        write=tuple(entry.path for entry in asked.write),
+    )
+
+
+def check_paths(asked: Asked, places: Places) -> None:
+    """Refuse a path that no command may reach.
+
+    Raises:
+        Refused: ``isolation.paths``.
+    """
+    for entry in asked.read:
+        _check_path(entry, places, writes=False)
+    for entry in asked.write:
+        _check_path(entry, places, writes=True)
+
+
+def _check_path(entry: HostPath, places: Places, *, writes: bool) -> None:
+    path = entry.path
+    if not path.startswith("/") or posixpath.normpath(path) != path.rstrip("/"):
+        _refuse(path, "is not a plain absolute path", "Write it from / on, without . and ..")
+    if (writes or entry.from_request) and not any(_within(path, root) for root in places.roots):
+        _refuse(path, "is outside of the roots", "Name a path below a root, or add a root")
+    closed = [
+        places.state,
+        *NO_PATH_BELOW,
+        *(NO_WRITE_BELOW if writes else ()),
+        *(posixpath.join(places.home, name) for name in NO_PATH_BELOW_HOME),
+    ]
+    for place in closed:
+        if _within(path, place) or _within(place, path):
+            _refuse(path, f"would open {place}", "Name a narrower path elsewhere")
+
+
+def _within(path: str, directory: str) -> bool:
+    return path.rstrip("/") == directory or path.startswith(directory.rstrip("/") + "/")
+
+
+def _refuse(path: str, found: str, instead: str) -> None:
+    raise Refused(
+        "isolation.paths",
+        "PATH_NOT_ALLOWED",
+        because=f"{show_value(path)} {found}.",
+        todo=f"{instead}.",
+    )
+
+
+def _rank(level: IsolationLevel) -> int:
+    return ISOLATION_LEVELS.index(level)
+
+
+def strongest(probed: Iterable[Availability]) -> Availability:
+    """Give the strongest level that works; ``bare`` always does."""
+    return max((entry for entry in probed if entry.works), key=lambda entry: _rank(entry.level))

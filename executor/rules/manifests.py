@@ -1,0 +1,433 @@
+"""Manifests: does a manifest hold together? Every problem is told, with its place."""
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from executor import template
+from executor.manifest import Condition, Extract, Manifest, Outcome, Parameter, Part, SetOf
+from executor.plain_yaml import Document, Path
+from executor.problems import Faulty, Problem, did_you_mean, problem_at, read
+from executor.refusal import TABLE, Refused
+from executor.rules import freezing, outcomes, shells
+
+RESERVED_ENVIRONMENT = frozenset({"PATH", "HOME", "TMPDIR"})
+LOADER_ENVIRONMENT = re.compile(
+    r"LD_.*|GLIBC_TUNABLES|GCONV_PATH|BASH_ENV|ENV|SHELLOPTS|PS4|IFS|PYTHON(PATH|HOME|STARTUP)"
+    r"|PERL5(LIB|OPT)|RUBY(LIB|OPT)|NODE_OPTIONS|JAVA_TOOL_OPTIONS|GIT_(SSH|SSH_COMMAND|EXEC_PATH)"
+    r"|GIT_(ASKPASS|PROXY_COMMAND|EXTERNAL_DIFF|EDITOR|PAGER)|SSH_ASKPASS|EDITOR|VISUAL|PAGER"
+)
+"""Variables that make a command load or run something; no caller's value may reach them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A manifest that holds together, with the SHA-256 of its file's bytes and where it stood."""
+
+    manifest: Manifest
+    sha256: str
+    file: str
+
+
+def load(source: bytes, file: str, capabilities: Mapping[str, Any]) -> Tool:
+    """Read one manifest.
+
+    Args:
+        source: the bytes of the file.
+        file: its name, for messages.
+        capabilities: the registry; any other capability is a problem.
+    Raises:
+        Faulty: with every problem found.
+    """
+    manifest, document = read(source, file, Manifest)
+    problems = list(_Check(manifest, document, file, capabilities).run())
+    if problems:
+        raise Faulty(sorted(problems, key=lambda p: (p.line, p.column)))
+    return Tool(manifest, hashlib.sha256(source).hexdigest(), file)
+
+
+def refusal(faulty: Faulty) -> Refused:
+    """Turn the problems of a manifest into the refusal of the whole load."""
+    count = len(faulty.problems)
+    return Refused(
+        "admission.closed-manifest",
+        "INVALID_MANIFEST",
+        because=f"{count} problem{'s' if count > 1 else ''} in a manifest:\n{faulty}\n",
+        todo="Correct them; `executor manifest check FILE` shows what is left.",
+    )
+
+
+@dataclass(frozen=True)
+class _Check:
+    """One pass over one manifest; each method yields the problems of its part."""
+
+    manifest: Manifest
+    document: Document
+    file: str
+    capabilities: Mapping[str, Any]
+
+    def run(self) -> Iterator[Problem]:
+        yield from self._command()
+        yield from self._parameters()
+        yield from self._files_and_stage()
+        yield from self._argv()
+        yield from self._templates()
+        yield from self._identity()
+        yield from self._environment()
+        yield from self._secrets()
+        yield from self._capabilities()
+        yield from self._outcomes()
+        yield from self._reverse()
+
+    def _problem(self, path: Path, found: str, instead: str) -> Problem:
+        return problem_at(self.document, self.file, path, found, instead)
+
+    # -- the command ------------------------------------------------------------------------
+
+    def _command(self) -> Iterator[Problem]:
+        command = self.manifest.command
+        if "/" in command and not command.startswith("/"):
+            yield self._problem(
+                ("command",), f"{command!r} is a relative path", "Write a name or an absolute path"
+            )
+        if reason := shells.indirection(command):
+            yield self._problem(("command",), *reason)
+
+    # -- parameters -------------------------------------------------------------------------
+
+    def _parameters(self) -> Iterator[Problem]:
+        for name, parameter in self.manifest.parameters.items():
+            if name == "item":
+                yield self._problem(
+                    ("parameters", name), "'item' is the word for the item of an `each`", "Rename"
+                )
+            yield from self._parameter(("parameters", name), parameter)
+        for index, name in enumerate(self.manifest.required):
+            if name not in self.manifest.parameters:
+                yield self._problem(
+                    ("required", index),
+                    f"{name!r} is no parameter",
+                    did_you_mean(name, self.manifest.parameters),
+                )
+
+    def _parameter(self, path: Path, parameter: Parameter) -> Iterator[Problem]:
+        if parameter.type == "array":
+            if parameter.items is None:
+                yield self._problem(path, "a list without `items`", "Say what its items are")
+            elif parameter.items.type == "array":
+                yield self._problem((*path, "items"), "a list of lists", "Use a list of scalars")
+            else:
+                yield from self._parameter((*path, "items"), parameter.items)
+        elif parameter.items is not None:
+            yield self._problem((*path, "items"), "`items` without type array", "Remove it")
+        if parameter.pattern is not None:
+            yield from self._regex((*path, "pattern"), parameter.pattern)
+        if not _is_unset(parameter.default):
+            for fault in _schema_faults(parameter.schema(), parameter.default):
+                yield self._problem((*path, "default"), fault, "Give a default that is valid")
+
+    # -- files ------------------------------------------------------------------------------
+
+    def _files_and_stage(self) -> Iterator[Problem]:
+        for name, slot in self.manifest.files.items():
+            if slot.name is not None and freezing.safe_name(slot.name) != slot.name:
+                yield self._problem(
+                    ("files", name, "name"),
+                    f"{slot.name!r} is not a safe file name",
+                    f"Write {freezing.safe_name(slot.name)!r}",
+                )
+            if slot.many and slot.name is not None:
+                yield self._problem(
+                    ("files", name, "name"), "one name for many files", "Remove name or many"
+                )
+        for key in self.manifest.stage:
+            steps = key.removesuffix("/").split("/")
+            if any(freezing.safe_name(step) != step for step in steps):
+                yield self._problem(
+                    ("stage", key),
+                    f"{key!r} is not a safe relative path",
+                    "Use plain names separated by /, without . and ..",
+                )
+        stdin = self.manifest.stdin
+        if stdin is not None:
+            if (stdin.file is None) == (stdin.text is None):
+                yield self._problem(("stdin",), "not exactly one source", "Give `file` or `text`")
+            slot_name = stdin.file
+            if slot_name is not None and slot_name not in self.manifest.files:
+                yield self._problem(
+                    ("stdin", "file"),
+                    f"{slot_name!r} is no file slot",
+                    did_you_mean(slot_name, self.manifest.files),
+                )
+            elif slot_name is not None and self.manifest.files[slot_name].many:
+                yield self._problem(("stdin", "file"), "a slot of many files", "Name a single one")
+
+    # -- templates --------------------------------------------------------------------------
+
+    def _argv(self) -> Iterator[Problem]:
+        for index, entry in enumerate(self.manifest.argv):
+            path: Path = ("argv", index)
+            if isinstance(entry, str):
+                yield from self._template(path, entry)
+            elif isinstance(entry, tuple):
+                for inner, text in enumerate(entry):
+                    yield from self._template((*path, inner), text)
+            else:
+                yield from self._part(path, entry)
+
+    def _part(self, path: Path, part: Part) -> Iterator[Problem]:
+        if (part.each is None) == (part.when is None):
+            yield self._problem(path, "not exactly one of `each` and `when`", "Give one of them")
+            return
+        word = "each" if part.each is not None else "when"
+        name = part.each or part.when or ""
+        if name not in self._names():
+            yield self._problem(
+                (*path, word), f"{name!r} is unknown", did_you_mean(name, self._names())
+            )
+            return
+        if word == "each" and not self._is_list(name):
+            yield self._problem((*path, word), f"{name!r} is not a list", "Use `when`")
+        for inner, text in enumerate(part.argv):
+            yield from self._template(
+                (*path, "argv", inner), text, item=word == "each", given=name
+            )
+
+    def _templates(self) -> Iterator[Problem]:
+        manifest = self.manifest
+        if manifest.account is not None:
+            yield from self._template(("account",), manifest.account, files=False)
+        for index, use in enumerate(manifest.capabilities):
+            if use.targets is not None:
+                yield from self._template(
+                    ("capabilities", index, "targets"), use.targets, files=False, lists=True
+                )
+        isolation = manifest.isolation
+        network = () if isolation.network == "host" else isolation.network
+        for key, entries in (
+            ("network", network),
+            ("read", isolation.read),
+            ("write", isolation.write),
+        ):
+            for index, text in enumerate(entries):
+                yield from self._template(
+                    ("isolation", key, index), text, files=False, optional=True
+                )
+        for key, text in manifest.stage.items():
+            yield from self._template(("stage", key), text)
+        if manifest.stdin is not None and manifest.stdin.text is not None:
+            yield from self._template(("stdin", "text"), manifest.stdin.text)
+
+    def _template(
+        self,
+        path: Path,
+        text: str,
+        *,
+        item: bool = False,
+        given: str | None = None,
+        files: bool = True,
+        lists: bool = False,
+        optional: bool = False,
+    ) -> Iterator[Problem]:
+        """Check one template.
+
+        Args:
+            item: ``{item}`` has a meaning here.
+            given: what a `when` or `each` around it makes sure of.
+            files: references to staged files and secrets are possible here.
+            lists: one reference may be a list, and gives one text for each item.
+            optional: a reference may be absent; the text is then left out.
+        """
+        try:
+            parsed = template.parse(text)
+        except ValueError as bad:
+            yield self._problem(path, str(bad), "Close it, or write {{ or }}")
+            return
+        for reference in template.references(parsed):
+            name = str(reference)[1:-1]
+            if reference.kind == "item":
+                if not item:
+                    yield self._problem(path, "{item} outside of an `each`", "Name the parameter")
+                continue
+            known = self._names(files=files)
+            if name not in known:
+                yield self._problem(
+                    path, f"{reference} refers to nothing", did_you_mean(name, known)
+                )
+            elif reference.kind == "secrets" and not self.manifest.secrets[reference.name].file:
+                yield self._problem(
+                    path,
+                    f"{reference} would put a secret into plain sight",
+                    "Say `file: true` to hand over its path, or `env:` to use a variable",
+                )
+            elif self._is_list(name) and not lists:
+                yield self._problem(
+                    path,
+                    f"{reference} is a list",
+                    f"Write {{each: {name}, argv: [...]}} and {{item}}",
+                )
+            elif not (optional or name == given or self._is_certain(name)):
+                yield self._problem(
+                    path,
+                    f"{reference} may be absent",
+                    f"Require it, give it a default, or write {{when: {name}, argv: [...]}}",
+                )
+
+    def _names(self, *, files: bool = True) -> set[str]:
+        names = set(self.manifest.parameters)
+        if files:
+            names |= {f"files.{name}" for name in self.manifest.files}
+            names |= {f"secrets.{name}" for name in self.manifest.secrets}
+        return names
+
+    def _is_list(self, name: str) -> bool:
+        if name.startswith("files."):
+            return self.manifest.files[name.removeprefix("files.")].many
+        parameter = self.manifest.parameters.get(name)
+        return parameter is not None and parameter.type == "array"
+
+    def _is_certain(self, name: str) -> bool:
+        if name.startswith("files."):
+            return self.manifest.files[name.removeprefix("files.")].required
+        if name.startswith("secrets."):
+            return self.manifest.secrets[name.removeprefix("secrets.")].required
+        return name in self.manifest.required or not _is_unset(
+            self.manifest.parameters[name].default
+        )
+
+    # -- identity, environment, secrets -------------------------------------------------------
+
+    def _identity(self) -> Iterator[Problem]:
+        known = set(self.manifest.parameters) | {f"files.{name}" for name in self.manifest.files}
+        for index, part in enumerate(self.manifest.identity or ()):
+            name = part.set if isinstance(part, SetOf) else part
+            if name not in known:
+                yield self._problem(
+                    ("identity", index), f"{name!r} is unknown", did_you_mean(name, known)
+                )
+            elif isinstance(part, SetOf) and not self._is_list(name):
+                yield self._problem(("identity", index), f"{name!r} is not a list", "Drop `set`")
+
+    def _environment(self) -> Iterator[Problem]:
+        for name, text in self.manifest.env.items():
+            path: Path = ("env", name)
+            if name in RESERVED_ENVIRONMENT:
+                yield self._problem(
+                    path, f"{name} belongs to the staging area", "Remove it; it is always set"
+                )
+            elif LOADER_ENVIRONMENT.fullmatch(name) and "{" in text:
+                yield self._problem(
+                    path,
+                    f"{name} can make the command run something, and its value comes from outside",
+                    "Write a fixed value, or remove it",
+                )
+            yield from self._template(path, text, optional=True)
+
+    def _secrets(self) -> Iterator[Problem]:
+        for name, secret in self.manifest.secrets.items():
+            path: Path = ("secrets", name)
+            if (secret.env is None) == (not secret.file):
+                yield self._problem(path, "not exactly one way in", "Give `env: NAME` or `file: true`")
+            if secret.env in self.manifest.env or secret.env in RESERVED_ENVIRONMENT:
+                yield self._problem((*path, "env"), f"{secret.env} is set twice", "Use another name")
+            if secret.text.count("{secret}") != 1:
+                yield self._problem(
+                    (*path, "text"), "not exactly one {secret}", 'Write like "Bearer {secret}"'
+                )
+            source = secret.source
+            if source is not None:
+                given = [source.file, source.environment, source.command]
+                if sum(one is not None for one in given) != 1:
+                    yield self._problem(
+                        (*path, "source"),
+                        "not exactly one source",
+                        "Give `file`, `environment` or `command`",
+                    )
+
+    # -- capabilities, outcomes, reverse ------------------------------------------------------
+
+    def _capabilities(self) -> Iterator[Problem]:
+        for index, use in enumerate(self.manifest.capabilities):
+            if use.name not in self.capabilities:
+                yield self._problem(
+                    ("capabilities", index, "name"),
+                    f"{use.name!r} is not a registered capability",
+                    did_you_mean(use.name, self.capabilities),
+                )
+
+    def _outcomes(self) -> Iterator[Problem]:
+        taken = {row.code for row in TABLE} | set(outcomes.OWN_CODES)
+        for index, outcome in enumerate(self.manifest.outcomes):
+            path: Path = ("outcomes", index)
+            yield from self._outcome(path, outcome)
+            if outcome.code in taken:
+                yield self._problem(
+                    (*path, "code"),
+                    f"{outcome.code} is a code of the gate itself",
+                    "Choose a code of your own: callers rely on what it proves",
+                )
+
+    def _outcome(self, path: Path, outcome: Outcome) -> Iterator[Problem]:
+        when = outcome.when
+        if when == Condition():
+            yield self._problem(
+                (*path, "when"), "a condition that always holds", "Say which exit or output"
+            )
+        exits = (when.exit,) if isinstance(when.exit, int) else when.exit or ()
+        if any(not 0 <= code <= 128 for code in exits):
+            yield self._problem(
+                (*path, "when", "exit"),
+                f"{when.exit} is no exit code that a command gives by itself",
+                "Use 0 to 128; above, a shell or a sandbox says that a signal ended it",
+            )
+        for stream in ("stdout", "stderr"):
+            pattern = getattr(when, stream)
+            if pattern is not None:
+                yield from self._regex((*path, "when", stream), pattern)
+        if outcome.status == "delivered" and outcome.code is not None:
+            yield self._problem((*path, "code"), "a code for a delivery", "Remove it")
+        if outcome.status != "delivered" and outcome.code is None:
+            yield self._problem(path, "no `code`", "Name it, such as CONNECT_FAILED")
+        for key in ("result_id", "reply"):
+            extract = getattr(outcome, key)
+            if extract is not None:
+                yield from self._extract((*path, key), extract)
+
+    def _extract(self, path: Path, extract: Extract) -> Iterator[Problem]:
+        given = [one for one in (extract.stdout, extract.stderr, extract.json) if one is not None]
+        if len(given) != 1:
+            yield self._problem(path, "not exactly one place", "Give stdout, stderr or json")
+        for stream in ("stdout", "stderr"):
+            pattern = getattr(extract, stream)
+            if pattern is not None:
+                yield from self._regex((*path, stream), pattern)
+
+    def _regex(self, path: Path, pattern: str) -> Iterator[Problem]:
+        try:
+            re.compile(pattern)
+        except (re.error, OverflowError, RecursionError) as bad:
+            yield self._problem(path, f"not a regular expression: {bad}", "Correct it")
+
+    def _reverse(self) -> Iterator[Problem]:
+        if self.manifest.revertible and self.manifest.reverse is None:
+            yield self._problem(
+                ("revertible",), "revertible, but not how", "Add `reverse: {pattern: ...}`"
+            )
+        if not self.manifest.revertible and self.manifest.reverse is not None:
+            yield self._problem(
+                ("reverse",), "a way back, but not revertible", "Say `revertible: true`"
+            )
+
+
+def _is_unset(value: Any) -> bool:
+    import msgspec
+
+    return value is msgspec.UNSET
+
+
+def _schema_faults(schema: dict[str, Any], value: Any) -> list[str]:
+    from executor.rules.admission import schema_faults
+
+    return schema_faults(schema, value)

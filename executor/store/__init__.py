@@ -1,0 +1,1 @@
+"""Store: durable facts. So far the receipts; ledger, grants, approvals and audit join them."""

@@ -1,0 +1,1 @@
+"""Testing: what teams import to test their own manifests. Empty so far."""
