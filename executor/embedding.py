@@ -119,10 +119,10 @@ async def open_executor(
     """
     settings = config if isinstance(config, Config) else _read_config(config)
     directory = open_directory(Path(state or settings.state or default_directory()))
-    paths = (*settings.manifests, *map(os.fspath, manifests))
-    given_roots = (*settings.roots, *map(os.fspath, roots)) or (os.getcwd(),)
+    paths = (*settings.manifests, *_texts(manifests))
+    given_roots = (*settings.roots, *_texts(roots)) or (os.getcwd(),)
     real_roots = tuple(map(os.path.abspath, given_roots))
-    commands = Commands((*map(os.fspath, trusted), *settings.trusted, *TRUSTED_DIRECTORIES))
+    commands = Commands((*_texts(trusted), *settings.trusted, *TRUSTED_DIRECTORIES))
     tools = load_tools(paths, packs=settings.packs)
     try:
         blobs = Blobs(directory)
@@ -192,6 +192,10 @@ def open_blocking(*args: Any, **options: Any) -> Iterator[BlockingExecutor]:
         with suppress(trio.RunFinishedError):
             blocking._token.run_sync_soon(leave[0])
         thread.join()
+
+
+def _texts(paths: Iterable[str | os.PathLike[str]]) -> Iterator[str]:
+    return (os.fspath(path) for path in paths)
 
 
 def load_tools(paths: Iterable[str], *, packs: bool = True) -> dict[str, Tool]:

@@ -14,7 +14,7 @@ class _Value(msgspec.Struct, frozen=True):
     pass
 
 
-class SlotFile(_Value):
+class SlotFile(_Value, frozen=True):
     """A file to freeze: the slot it fills, where it is, the name it gets, the most it may be."""
 
     slot: str
@@ -23,14 +23,14 @@ class SlotFile(_Value):
     max_bytes: int
 
 
-class Target(_Value):
+class Target(_Value, frozen=True):
     """A capability that the action uses, and on what."""
 
     capability: str
     target: str | None
 
 
-class Endpoint(_Value):
+class Endpoint(_Value, frozen=True):
     """A host and port that the command may speak to."""
 
     host: str
@@ -40,14 +40,14 @@ class Endpoint(_Value):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-class HostPath(_Value):
+class HostPath(_Value, frozen=True):
     """A path of this machine that the command may reach, and whether a caller chose it."""
 
     path: str
     from_request: bool
 
 
-class Asked(_Value):
+class Asked(_Value, frozen=True):
     """A request in the words of one command, before any file was touched."""
 
     tool: str
@@ -65,7 +65,7 @@ class Asked(_Value):
     write: tuple[HostPath, ...]
 
 
-class PinnedFile(_Value):
+class PinnedFile(_Value, frozen=True):
     """A program on disk: the path it is called by, its real path, the SHA-256 of its bytes."""
 
     path: str
@@ -74,7 +74,7 @@ class PinnedFile(_Value):
     size: int
 
 
-class PinnedCommand(_Value):
+class PinnedCommand(_Value, frozen=True):
     """What is executed: ``files[0]`` with ``prefix`` before the arguments.
 
     A script is its interpreter with the script in ``prefix``; both are in ``files``.
@@ -88,7 +88,7 @@ class PinnedCommand(_Value):
         return (self.files[0].path, *self.prefix, *arguments)
 
 
-class Reach(_Value):
+class Reach(_Value, frozen=True):
     """What the command will be able to reach, and how it is kept from the rest.
 
     ``missing`` says in words what the level in force cannot promise. ``network`` is ``none``,
@@ -104,7 +104,7 @@ class Reach(_Value):
     write: tuple[str, ...]
 
 
-class SecretUse(_Value):
+class SecretUse(_Value, frozen=True):
     """A secret that the command gets: its name, its source and its way in, never its value."""
 
     name: str
@@ -112,7 +112,7 @@ class SecretUse(_Value):
     declared: Secret
 
 
-class Admitted(_Value):
+class Admitted(_Value, frozen=True):
     """A request that may be frozen."""
 
     id: str
@@ -124,7 +124,7 @@ class Admitted(_Value):
     secrets: tuple[SecretUse, ...]
 
 
-class FrozenFile(_Value):
+class FrozenFile(_Value, frozen=True):
     """The copy of one file, named by the SHA-256 of the copy's own bytes."""
 
     slot: str
@@ -133,7 +133,7 @@ class FrozenFile(_Value):
     sha256: str
 
 
-class FrozenAction(_Value):
+class FrozenAction(_Value, frozen=True):
     """A request fully resolved. Its digest is what is approved and what is run."""
 
     admitted: Admitted
@@ -192,9 +192,7 @@ def covered(
     }
 
 
-def digest(
-    admitted: Admitted, files: tuple[FrozenFile, ...], env: Mapping[str, str]
-) -> str:
+def digest(admitted: Admitted, files: tuple[FrozenFile, ...], env: Mapping[str, str]) -> str:
     """Give the SHA-256, in hex, over the RFC 8785 form of all that the action covers."""
     import rfc8785
 

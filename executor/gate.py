@@ -141,7 +141,9 @@ class Gate:
         except Unverified as lost:
             # It ran, so this is no refusal. What is not on record is not told as a fact.
             log.error("attempt %s: %s", attempt.id, lost)
-            receipt = attempt.end(outcomes.not_recorded(verdict, lost.because), finished, self.version)
+            receipt = attempt.end(
+                outcomes.not_recorded(verdict, lost.because), finished, self.version
+            )
         attempt.tell_about(receipt)
         return receipt
 

@@ -33,7 +33,7 @@ class _Strict(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     pass
 
 
-class Parameter(_Strict, rename="camel"):
+class Parameter(_Strict, frozen=True, rename="camel"):
     """One parameter: a closed part of JSON Schema, and two words of ours.
 
     ``allow_dash`` lets a value begin with ``-`` where the command could take it for an option;
@@ -73,7 +73,7 @@ class Parameter(_Strict, rename="camel"):
         return given
 
 
-class FileSlot(_Strict):
+class FileSlot(_Strict, frozen=True):
     """A file, or with ``many`` a list of files, that a request hands over to be frozen."""
 
     description: str = ""
@@ -84,14 +84,14 @@ class FileSlot(_Strict):
     """The name it is staged under; without one it keeps the base name of its source."""
 
 
-class CapabilityUse(_Strict):
+class CapabilityUse(_Strict, frozen=True):
     """A capability that the tool needs, and on what; a list in ``targets`` gives one for each."""
 
     name: str
     targets: str | None = None
 
 
-class Part(_Strict):
+class Part(_Strict, frozen=True):
     """Arguments that appear once for each item of a list, or only when a value is given."""
 
     argv: tuple[str, ...]
@@ -99,13 +99,13 @@ class Part(_Strict):
     when: str | None = None
 
 
-class SetOf(_Strict):
+class SetOf(_Strict, frozen=True):
     """An identity part whose order does not matter."""
 
     set: str
 
 
-class SecretSource(_Strict):
+class SecretSource(_Strict, frozen=True):
     """Where a secret is read from, at the time of the run."""
 
     file: str | None = None
@@ -113,7 +113,7 @@ class SecretSource(_Strict):
     command: tuple[str, ...] | None = None
 
 
-class Secret(_Strict):
+class Secret(_Strict, frozen=True):
     """A secret and its one way to the command: an environment variable, or a file in memory.
 
     ``source`` may stay open here and be named by the configuration; ``text`` is put around the
@@ -128,7 +128,7 @@ class Secret(_Strict):
     text: str = "{secret}"
 
 
-class Condition(_Strict):
+class Condition(_Strict, frozen=True):
     """What must all hold of the finished command."""
 
     exit: int | tuple[int, ...] | None = None
@@ -138,7 +138,7 @@ class Condition(_Strict):
     """Fields of a JSON stdout, ``{"result.status": sent}``, and the values they must have."""
 
 
-class Extract(_Strict):
+class Extract(_Strict, frozen=True):
     """A text in the output: a pattern's first group (or all of it), or a field of a JSON stdout."""
 
     stdout: Pattern | None = None
@@ -146,7 +146,7 @@ class Extract(_Strict):
     json: str | None = None
 
 
-class Outcome(_Strict, rename={"status": "is"}):
+class Outcome(_Strict, frozen=True, rename={"status": "is"}):
     """What a finished command means. The first that matches counts."""
 
     when: Condition
@@ -156,7 +156,7 @@ class Outcome(_Strict, rename={"status": "is"}):
     reply: Extract | None = None
 
 
-class Isolation(_Strict):
+class Isolation(_Strict, frozen=True):
     """What the command can reach beyond its own staging area."""
 
     level: IsolationLevel = "namespaced"
@@ -165,7 +165,7 @@ class Isolation(_Strict):
     write: tuple[str, ...] = ()
 
 
-class Limits(_Strict):
+class Limits(_Strict, frozen=True):
     """The bounds of one run. Memory, file size, open files and CPU count for each process."""
 
     deadline: Duration = always(Duration(60))
@@ -181,7 +181,7 @@ class Limits(_Strict):
     """Room for what the command writes in its staging area."""
 
 
-class Stdin(_Strict):
+class Stdin(_Strict, frozen=True):
     """What the command reads on its standard input: a staged file, or a text."""
 
     file: str | None = None
@@ -197,7 +197,7 @@ ReversePattern = Literal[
 ]
 
 
-class Reverse(_Strict):
+class Reverse(_Strict, frozen=True):
     """How the action can be taken back, from the closed catalogue."""
 
     pattern: ReversePattern
@@ -205,7 +205,7 @@ class Reverse(_Strict):
     paths: tuple[str, ...] = ()
 
 
-class Manifest(_Strict):
+class Manifest(_Strict, frozen=True):
     """One tool.
 
     ``command`` is a name in a trusted directory or an absolute path; ``stage`` holds small files

@@ -12,7 +12,7 @@ class _Strict(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     pass
 
 
-class AskedBy(_Strict):
+class AskedBy(_Strict, frozen=True):
     """Who asks: a role, over a channel, on behalf of a sender."""
 
     role: Label
@@ -20,7 +20,7 @@ class AskedBy(_Strict):
     sender: Label | None = None
 
 
-class SourceFile(_Strict):
+class SourceFile(_Strict, frozen=True):
     """A file to freeze, and the name to stage it under when its own will not do."""
 
     path: Annotated[str, Meta(min_length=1, max_length=4096)]
@@ -30,7 +30,7 @@ class SourceFile(_Strict):
 FileGiven = str | SourceFile | tuple[str | SourceFile, ...]
 
 
-class Request(_Strict):
+class Request(_Strict, frozen=True):
     """One action that somebody wants done.
 
     ``account`` is needed where the manifest does not say on whose behalf its command acts, and

@@ -127,7 +127,9 @@ class Commands:
             if not is_interpreter:
                 for spelled in (path, real):
                     if reason := shells.indirection(spelled):
-                        raise _not_pinnable("admission.no-shell", f"{path}: {reason[0]}.", reason[1] + ".")
+                        raise _not_pinnable(
+                            "admission.no-shell", f"{path}: {reason[0]}.", reason[1] + "."
+                        )
             if manager := shells.shim(path, real, head):
                 raise _not_pinnable(
                     "admission.no-shims",

@@ -1,4 +1,4 @@
-"""Processes: who descends from whom, and an end that we can wait for, by handle and not by number."""
+"""Processes: who descends from whom, and an end to wait for, by handle and not by number."""
 
 import contextlib
 import os

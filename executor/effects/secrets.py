@@ -19,9 +19,7 @@ MIN_MASKED = 4
 COMMAND_DEADLINE_S = 30.0
 
 
-def plan(
-    manifest: Manifest, configured: Mapping[str, SecretSource]
-) -> tuple[SecretUse, ...]:
+def plan(manifest: Manifest, configured: Mapping[str, SecretSource]) -> tuple[SecretUse, ...]:
     """Say where each secret of a tool comes from; one that is optional and open is left out.
 
     Raises:
@@ -59,13 +57,15 @@ async def _read(use: SecretUse, tool: str) -> str:
         if source.environment is not None:
             value = os.environ[source.environment]
         elif source.file is not None:
-            value = _from_file(os.path.expanduser(source.file))
+            value = _from_file(source.file)
         else:
             value = await _from_command(source.command or ())
     except KeyError:
         raise _unavailable(use.name, f"${source.environment} is not set", tool) from None
     except (OSError, subprocess.SubprocessError, ValueError) as failed:
-        raise _unavailable(use.name, getattr(failed, "strerror", None) or str(failed), tool) from None
+        raise _unavailable(
+            use.name, getattr(failed, "strerror", None) or str(failed), tool
+        ) from None
     if "\0" in value:
         raise _unavailable(use.name, "it holds a NUL character", tool)
     if len(value) < MIN_MASKED:
@@ -74,7 +74,7 @@ async def _read(use: SecretUse, tool: str) -> str:
 
 
 def _from_file(path: str) -> str:
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    descriptor = os.open(os.path.expanduser(path), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         facts = os.fstat(descriptor)
         if not stat.S_ISREG(facts.st_mode):

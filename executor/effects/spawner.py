@@ -12,7 +12,7 @@ from typing import TypeVar
 import msgspec
 import trio
 
-from executor.effects.sandbox import Ended, Running, Sandbox, Streams
+from executor.effects.sandbox import Ended, Sandbox, Streams
 from executor.effects.verifying import Verified
 from executor.finished import Finished, Output
 from executor.rules import spawning
@@ -178,9 +178,7 @@ async def _run(
     return ended, left
 
 
-async def _before(
-    deadline: float, stop: trio.Event, wait: Callable[[], Awaitable[T]]
-) -> T | None:
+async def _before(deadline: float, stop: trio.Event, wait: Callable[[], Awaitable[T]]) -> T | None:
     """Wait for something, or give ``None`` at the deadline or when told to stop."""
     result: list[T] = []
 

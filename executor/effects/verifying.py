@@ -88,7 +88,10 @@ def _verify(frozen: FrozenAction, blobs: Blobs) -> Verified:
             trio.from_thread.check_cancelled()
             rule = "admission.command-pinned" if index == 0 else "admission.script-pinned"
             sealed = _take(
-                command.real_path, command.size, command.sha256, _command_changed(command.path, rule)
+                command.real_path,
+                command.size,
+                command.sha256,
+                _command_changed(command.path, rule),
             )
             verified.commands.append((command, sealed))
         verified.stdin = _stdin(frozen, verified)
@@ -101,9 +104,7 @@ def _verify(frozen: FrozenAction, blobs: Blobs) -> Verified:
     return verified
 
 
-def _take(
-    path: str, size: int, sha256: str, changed: Callable[[str], Refused]
-) -> Sealed:
+def _take(path: str, size: int, sha256: str, changed: Callable[[str], Refused]) -> Sealed:
     try:
         sealed = sealing.seal_file(path, size)
     except OSError as failed:

@@ -24,7 +24,7 @@ MAX_ARGUMENT = 128 * 1024 - 1
 SECRETS_DIRECTORY = "../secrets"
 """Where secret files lie, seen from the command's working directory."""
 _DEFAULT_PORTS = {
-    "ftp": 21, "ftps": 990, "git": 9418, "http": 80, "https": 443, "smtp": 25, "smtps": 465, "ssh": 22,
+    "git": 9418, "http": 80, "https": 443, "smtp": 25, "smtps": 465, "ssh": 22,
 }  # fmt: skip
 
 Filling = str | tuple[str, ...]
@@ -119,7 +119,7 @@ def check_parameters(manifest: Manifest, given: Mapping[str, Any]) -> dict[str, 
 
 
 def schema_faults(schema: dict[str, Any], value: Any) -> list[str]:
-    """Say each way in which ``value`` breaks ``schema``: ``"[0]: 'x' is not of type 'integer'"``."""
+    """Say each way in which ``value`` breaks ``schema``, its place in front: ``[0]: ...``."""
     if not _has_unpaired_surrogate(value):
         return [
             "".join(f"[{step}]" for step in error.absolute_path) + f": {_shorten(error.message)}"
@@ -361,7 +361,7 @@ def _refuse_dash(
         "ARGUMENT_LOOKS_LIKE_OPTION",
         because=f"{name} begins with a dash, {show_value(said)}: the command may take it for an "
         "option.",
-        todo="Give a value without it; or let the manifest put `--` before it, or say `allow_dash`.",
+        todo="Leave it out; or let the manifest put `--` before it, or say `allow_dash`.",
     )
 
 
@@ -372,9 +372,7 @@ def _allows_dash(parameter: Parameter) -> bool:
 def _value(reference: Reference, fillings: Mapping[str, Filling], item: str) -> str:
     if reference.kind == "item":
         return item
-    value = fillings[str(reference)[1:-1]]
-    assert isinstance(value, str), f"{reference} is a list"
-    return value
+    return str(fillings[str(reference)[1:-1]])
 
 
 def _fill(text: str, fillings: Mapping[str, Filling]) -> str:
@@ -436,7 +434,7 @@ def _too_long(because: str) -> None:
     )
 
 
-# -- account, targets, network ----------------------------------------------------------------------
+# -- account, targets, network --------------------------------------------------------------------
 
 
 def _account(manifest: Manifest, request: Request, fillings: Mapping[str, Filling]) -> str:

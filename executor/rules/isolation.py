@@ -71,7 +71,9 @@ def plan(
     elif wants_network:
         network = "host"
         declared = ", ".join(map(str, asked.network)) or "the host's network"
-        missing.append(f"an egress proxy: all of the host's network is in reach, not only {declared}")
+        missing.append(
+            f"an egress proxy: all of the host's network is in reach, not only {declared}"
+        )
     else:
         network = "none"
     return Reach(

@@ -191,9 +191,7 @@ class _Check:
         if word == "each" and not self._is_list(name):
             yield self._problem((*path, word), f"{name!r} is not a list", "Use `when`")
         for inner, text in enumerate(part.argv):
-            yield from self._template(
-                (*path, "argv", inner), text, item=word == "each", given=name
-            )
+            yield from self._template((*path, "argv", inner), text, item=word == "each", given=name)
 
     def _templates(self) -> Iterator[Problem]:
         manifest = self.manifest
@@ -329,9 +327,13 @@ class _Check:
         for name, secret in self.manifest.secrets.items():
             path: Path = ("secrets", name)
             if (secret.env is None) == (not secret.file):
-                yield self._problem(path, "not exactly one way in", "Give `env: NAME` or `file: true`")
+                yield self._problem(
+                    path, "not exactly one way in", "Give `env: NAME` or `file: true`"
+                )
             if secret.env in self.manifest.env or secret.env in RESERVED_ENVIRONMENT:
-                yield self._problem((*path, "env"), f"{secret.env} is set twice", "Use another name")
+                yield self._problem(
+                    (*path, "env"), f"{secret.env} is set twice", "Use another name"
+                )
             if secret.text.count("{secret}") != 1:
                 yield self._problem(
                     (*path, "text"), "not exactly one {secret}", 'Write like "Bearer {secret}"'

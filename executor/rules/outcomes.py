@@ -92,10 +92,11 @@ def _by_declaration(manifest: Manifest, finished: Finished) -> Verdict:
     declared = next((o for o in manifest.outcomes if _holds(o.when, finished)), None)
     if declared is None:
         code = "SCHEDULE_STATUS_UNKNOWN" if manifest.effect == "scheduled" else "OUTCOME_UNKNOWN"
-        return unknown(code, f"It exited with {finished.exit}, which its manifest does not explain.")
-    if declared.status == "undelivered":
-        if doubt := _doubt(manifest, finished):
-            return doubt
+        return unknown(
+            code, f"It exited with {finished.exit}, which its manifest does not explain."
+        )
+    if declared.status == "undelivered" and (doubt := _doubt(manifest, finished)):
+        return doubt
     reply = _extract(declared.reply, finished)
     because = f"It exited with {finished.exit}." if reply is None else f"It said: {reply}"
     return Verdict(
@@ -121,7 +122,6 @@ def _doubt(manifest: Manifest, finished: Finished) -> Verdict | None:
         if output.truncated and any(_reads(outcome, stream) for outcome in deliveries):
             return unknown(
                 "OUTPUT_LOST",
-    "RECORD_LOST",
                 f"Only {len(output.kept)} of {output.total} bytes of {stream} were kept, and the "
                 "sign of a delivery may stand in the rest.",
             )

@@ -3,7 +3,9 @@
 import posixpath
 import re
 
-SHELLS = frozenset({"sh", "ash", "bash", "csh", "dash", "fish", "ksh", "mksh", "pwsh", "tcsh", "zsh"})
+SHELLS = frozenset(
+    {"sh", "ash", "bash", "csh", "dash", "fish", "ksh", "mksh", "pwsh", "tcsh", "zsh"}
+)
 WRAPPERS = frozenset(
     {
         "busybox", "chroot", "chrt", "doas", "env", "find", "flock", "ionice", "nice", "nohup",
@@ -15,7 +17,9 @@ SHIM_MANAGERS = frozenset({"asdf", "mise", "nodenv", "pyenv", "rbenv", "rustup",
 _SHIM_DIRECTORY = re.compile(
     r"/(?:\.?(?:pyenv|rbenv|nodenv|asdf|jenv|goenv|plenv)/(?:[^/]+/)*shims|mise/shims|\.volta/bin)/"
 )
-_SHIM_TEXT = re.compile(rb"(?:exec|\.)\s[^\n]*\b(?:asdf|mise|nodenv|pyenv|rbenv|goenv|jenv)\b[^\n]*exec")
+_SHIM_TEXT = re.compile(
+    rb"(?:exec|\.)\s[^\n]*\b(?:asdf|mise|nodenv|pyenv|rbenv|goenv|jenv)\b[^\n]*exec"
+)
 
 
 def indirection(path: str) -> tuple[str, str] | None:

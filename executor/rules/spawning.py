@@ -9,7 +9,7 @@ _BASE_ENVIRONMENT = {
     "LANG": "C.UTF-8",
     "PATH": "/usr/local/bin:/usr/bin:/bin",
     "PWD": f"{STAGING}/work",
-    "TMPDIR": f"{STAGING}/tmp",
+    "TMPDIR": f"{STAGING}/tmp",  # noqa: S108 - a path in the staging area
 }
 MASK = "[secret]"
 

@@ -24,7 +24,7 @@ from executor.rules import spawning
 ROUNDS = 50
 """How often the end of the tree is tried before what is left is reported as left."""
 MISSING = (
-    "any confinement: it can read and change what this user can, other processes and secrets included",
+    "any confinement: it can read and change all that this user can, processes and secrets too",
     "the network bounds: all of the host's network is in reach",
     "the verified bytes: files and command are opened by path again after they were checked",
     "the end of a descendant that hides, and of the whole tree when the executor is killed",
@@ -118,7 +118,7 @@ class _Running:
     def _tree(self) -> list[int]:
         """Find every living process of the run: descendants, its session, its staging area."""
         session = self._process.pid
-        mark = os.fsencode(f"TMPDIR={self._area.path}/tmp")
+        mark = os.fsencode(f"TMPDIR={self._area.path}/tmp")  # noqa: S108 - in the area
         found = set(processes.descendants(session))
         if processes.state(session) not in ("Z", "X", ""):
             found.add(session)
@@ -126,5 +126,3 @@ class _Running:
             if name.isdigit() and processes.belongs(int(name), session, mark):
                 found.add(int(name))
         return sorted(found)
-
-

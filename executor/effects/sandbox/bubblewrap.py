@@ -78,7 +78,11 @@ class Bubblewrap:
                 arguments.close()
 
     async def _start(
-        self, verified: Verified, streams: Streams, arguments: "_Arguments", ours: contextlib.ExitStack
+        self,
+        verified: Verified,
+        streams: Streams,
+        arguments: "_Arguments",
+        ours: contextlib.ExitStack,
     ) -> Running | Ended:
         # The lifeline is opened first: the kernel closes descriptors in order of their numbers, so
         # a dying executor kills the sandbox before it could open the gate by closing it.
@@ -161,7 +165,7 @@ class Bubblewrap:
         arguments.text("/etc/group", f"executor:x:{group}:\n", 0o444)
         add("--proc", "/proc")
         add("--dev", "/dev")
-        add("--size", str(int(limits.scratch)), "--tmpfs", "/dev/shm")
+        add("--size", str(int(limits.scratch)), "--tmpfs", "/dev/shm")  # noqa: S108 - in the sandbox
         add("--remount-ro", "/dev")
         add("--perms", "0700", "--size", str(max(int(limits.scratch), 4096)), "--tmpfs", STAGING)
         for directory in ("home", "tmp", "work", "secrets"):
@@ -247,9 +251,9 @@ class _Running:
         while self._answer("child-pid") is None:
             if not await self._listen():
                 return await self._say_why()
-        first = self._answer("child-pid")
+        first = self._answer("child-pid") or 0
         try:
-            self._inside = Handle(int(first))
+            self._inside = Handle(first)
         except (OSError, ValueError):
             return await self._say_why()
         _kill_when_we_are_gone(self._lifeline[1], first)  # it leaves the group when it is let go
@@ -278,15 +282,15 @@ class _Running:
         return self._ended
 
     def signal(self, number: int) -> None:
+        if self._inside is None:
+            return
         for pid in self._descendants():
-            # The number could have been given to a stranger since; its namespace tells.
             with contextlib.suppress(OSError):
                 handle = Handle(pid)
-                try:
-                    if _namespace(pid, "pid") == _namespace(self._inside_pid(), "pid"):
-                        handle.signal(number)
-                finally:
-                    handle.close()
+                # The number could be a stranger's by now; the namespace tells.
+                if _namespace(pid, "pid") == _namespace(self._inside.pid, "pid"):
+                    handle.signal(number)
+                handle.close()
 
     async def end(self) -> int:
         if self._over:
@@ -307,11 +311,7 @@ class _Running:
         return left
 
     def _descendants(self) -> list[int]:
-        return processes.descendants(self._inside_pid()) if self._inside is not None else []
-
-    def _inside_pid(self) -> int:
-        assert self._inside is not None
-        return self._inside.pid
+        return [] if self._inside is None else processes.descendants(self._inside.pid)
 
     async def _listen(self) -> bool:
         """Read what bwrap has to say; false when it will say nothing more."""
@@ -375,7 +375,9 @@ def _not_confined(first: int, verified: Verified) -> str | None:
     if shared:
         return f"the sandbox shares the host's namespaces: {', '.join(shared)}"
     facts = dict(
-        line.split(":\t", 1) for line in _read(f"/proc/{first}/status").splitlines() if ":\t" in line
+        line.split(":\t", 1)
+        for line in _read(f"/proc/{first}/status").splitlines()
+        if ":\t" in line
     )
     if int(facts["CapEff"], 16) or int(facts["CapBnd"], 16):
         return "the sandbox left capabilities"

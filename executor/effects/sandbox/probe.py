@@ -26,7 +26,9 @@ from executor.units import Duration
 
 _REPORT = ("/proc/self/status", "/proc/net/dev", "/proc/self/mountinfo", "/proc/self/environ")
 _WRITABLE = frozenset({STAGING, "/dev/shm", "/proc"})  # noqa: S108 - paths in the sandbox
-_INSTALL = "Install bubblewrap (Debian, Ubuntu: `apt install bubblewrap`; Fedora: `dnf install ...`)"
+_INSTALL = (
+    "Install bubblewrap (Debian, Ubuntu: `apt install bubblewrap`; Fedora: `dnf install ...`)"
+)
 
 
 @dataclass(frozen=True, slots=True)
