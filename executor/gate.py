@@ -90,7 +90,8 @@ class Gate:
     def admit(self, name: str, request: Request) -> Admitted:
         """Is this something that may be asked, and by which command would it be done?"""
         tool = admission.find_tool(self.tools, request.tool)
-        asked = admission.admit(tool, request)
+        uses = secrets.plan(tool.manifest, self.secret_sources.get(request.tool, {}))
+        asked = admission.admit(tool, request, [use.name for use in uses])
         isolation.check_paths(asked, self.places)
         command = self.commands.pin(tool.manifest.command)
         admission.check_argv_fits(
@@ -103,7 +104,7 @@ class Gate:
             asked=asked,
             command=command,
             reach=isolation.plan(tool.manifest, asked, self.probed, degraded=self.degraded),
-            secrets=secrets.plan(tool.manifest, self.secret_sources.get(asked.tool, {})),
+            secrets=uses,
         )
 
     async def freeze(

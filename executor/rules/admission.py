@@ -4,7 +4,7 @@ Knows no disk: where the command stands and whether a file exists is found out e
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cache
 from typing import Any
 from urllib.parse import urlsplit
@@ -46,8 +46,11 @@ def find_tool(tools: Mapping[str, Tool], name: str) -> Tool:
     )
 
 
-def admit(tool: Tool, request: Request) -> Asked:
+def admit(tool: Tool, request: Request, secrets: Collection[str] = ()) -> Asked:
     """Turn a request into the words of one command.
+
+    Args:
+        secrets: the names of the tool's secrets that have a source.
 
     Raises:
         Refused: any rule of the family but those on the command's own file.
@@ -55,7 +58,7 @@ def admit(tool: Tool, request: Request) -> Asked:
     manifest = tool.manifest
     parameters = check_parameters(manifest, request.parameters)
     files = freezing.assign_names(manifest, request.files)
-    fillings = _fillings(manifest, parameters, files)
+    fillings = _fillings(manifest, parameters, files, secrets)
     argv = tuple(_argv(manifest, fillings))
     return Asked(
         tool=manifest.tool,
@@ -283,7 +286,10 @@ _FORMATS = _formats()
 
 
 def _fillings(
-    manifest: Manifest, parameters: Mapping[str, Any], files: tuple[SlotFile, ...]
+    manifest: Manifest,
+    parameters: Mapping[str, Any],
+    files: tuple[SlotFile, ...],
+    secrets: Collection[str],
 ) -> dict[str, Filling]:
     fillings: dict[str, Filling] = {}
     for name, value in parameters.items():
@@ -297,9 +303,8 @@ def _fillings(
             fillings[f"files.{slot}"] = names
         elif names:
             fillings[f"files.{slot}"] = names[0]
-    for name, secret in manifest.secrets.items():
-        if secret.file:
-            fillings[f"secrets.{name}"] = f"{SECRETS_DIRECTORY}/{name}"
+    for name in secrets:
+        fillings[f"secrets.{name}"] = f"{SECRETS_DIRECTORY}/{name}"
     return fillings
 
 
