@@ -40,7 +40,7 @@ class Executor:
     """An open executor, for trio. Get one from `open_executor`."""
 
     def __init__(self, gate: Gate, state: Path) -> None:
-        self._gate = gate
+        self.gate = gate
         self.state = state
 
     async def run(
@@ -51,17 +51,21 @@ class Executor:
         tell: Callable[[Receipt], None] | None = None,
     ) -> Receipt:
         """Take one request through the gate. See `executor.gate.Gate.run`."""
-        return await self._gate.run(request, progress=progress, tell=tell)
+        return await self.gate.run(request, progress=progress, tell=tell)
+
+    def receipt_path(self, receipt: Receipt) -> Path:
+        """Give the file that a receipt lies in."""
+        return self.gate.receipts.path(receipt.attempt)
 
     @property
     def tools(self) -> dict[str, Tool]:
         """Give every loaded tool by name."""
-        return dict(self._gate.tools)
+        return dict(self.gate.tools)
 
     @property
     def levels(self) -> tuple[Availability, ...]:
         """Give what the probes found out about each level of isolation."""
-        return self._gate.probed
+        return self.gate.probed
 
 
 class BlockingExecutor:

@@ -1,0 +1,1 @@
+"""Command line: one module for each group of commands, each thin."""
