@@ -1,4 +1,4 @@
-"""See every rule's tests go red: apply each edit of `mutants/` to a copy and run the tests it names.
+"""See tests go red: apply each edit of `mutants/` to a copy and run the tests that it names.
 
 A first tool for the time before the mutation runner. The copy is imported instead of the
 installed package, the untouched copy must be green first, and only a failed test counts.
