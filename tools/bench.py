@@ -5,6 +5,7 @@ Usage: python tools/bench.py [--runs N] [--mebibytes N] [--only run|freeze]
 
 import argparse
 import hashlib
+import itertools
 import os
 import resource
 import statistics
@@ -86,13 +87,11 @@ async def bench_freeze(executor: Executor, directory: Path, mebibytes: int) -> N
             hashlib.file_digest(file, "sha256")
 
     async def freeze() -> None:
-        nonlocal turn
-        turn += 1
-        _, hold = await freezer.freeze(f"bench-{turn}", [wanted], None)
+        _, hold = await freezer.freeze(f"bench-{next(turn)}", [wanted], None)
         hold.release()
         freezer.blobs.sweep(0)
 
-    turn = 0
+    turn = itertools.count()
     await hash_alone()
     hashing, freezing = [], []
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
