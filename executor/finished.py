@@ -1,6 +1,7 @@
 """Finished: how a command ended, as facts; what they mean is judged in `rules/outcomes.py`."""
 
 import hashlib
+import re
 from typing import Literal
 
 import msgspec
@@ -52,3 +53,13 @@ class Finished(msgspec.Struct, frozen=True):
     leftovers: int = 0
     detail: str = ""
     seconds: float = 0.0
+
+
+def printable(text: str) -> str:
+    """Give a text that can be printed and stored: a byte that is not UTF-8 becomes ``\\xff``."""
+    return re.sub("[\ud800-\udfff]", _escaped, text)
+
+
+def _escaped(surrogate: re.Match[str]) -> str:
+    number = ord(surrogate[0])
+    return f"\\x{number - 0xDC00:02x}" if 0xDC80 <= number <= 0xDCFF else f"\\u{number:04x}"

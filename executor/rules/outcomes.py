@@ -2,16 +2,19 @@
 
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from executor.finished import Finished, Output
+from executor.finished import Finished, Output, printable
 from executor.manifest import Condition, Extract, Manifest, Outcome
 from executor.refusal import Recovery
 
 Status = Literal["delivered", "undelivered", "unresolved"]
 MAX_EXTRACT = 500
 """Characters of a result id or reply that are kept."""
+SIGNAL_EXITS = range(129, 193)
+"""128 + n: a shell says so that signal n ended what it ran, and bwrap does of its command."""
 
 PROVES_NOTHING_RAN = frozenset({"CANCELLED", "SANDBOX_FAILED", "SPAWN_FAILED"})
 """Our own codes that release. Beside them only what a manifest declares undelivered does."""
@@ -44,12 +47,16 @@ def classify(manifest: Manifest, finished: Finished) -> Verdict:
     """Say what a finished command means."""
     match finished.end:
         case "not-started":
-            return _nothing_ran("SPAWN_FAILED", f"The command was not started: {finished.detail}")
+            return _nothing_ran("SPAWN_FAILED", _facts("The command was not started", finished))
         case "sandbox-failed":
-            return _nothing_ran("SANDBOX_FAILED", f"The sandbox did not start: {finished.detail}")
+            return _nothing_ran("SANDBOX_FAILED", _facts("The sandbox did not start", finished))
         case "given-up":
             return cancelled_before_start()
-        case "exited":
+        case "exited" if finished.exit in SIGNAL_EXITS:
+            return unknown(
+                "COMMAND_KILLED", f"It exited with {finished.exit}, as after a signal's end."
+            )
+        case "exited" if finished.exit is not None:
             return _by_declaration(manifest, finished)
         case "timed-out":
             return unknown("TIMED_OUT", "It was still running at its deadline and was ended.")
@@ -58,9 +65,9 @@ def classify(manifest: Manifest, finished: Finished) -> Verdict:
         case "signalled":
             return unknown("COMMAND_KILLED", f"Signal {finished.signal} ended it.")
         case "fault":
-            return unknown("EXECUTOR_FAULT", f"The executor itself failed: {finished.detail}.")
+            return unknown("EXECUTOR_FAULT", _facts("The executor itself failed", finished))
         case _:
-            return unknown("OUTCOME_UNKNOWN", finished.detail or "Its sandbox was ended.")
+            return _unexplained(manifest, _facts("How it ended is not known", finished))
 
 
 def unknown(code: str, because: str) -> Verdict:
@@ -88,17 +95,28 @@ def _nothing_ran(code: str, because: str) -> Verdict:
     return Verdict("undelivered", code, f"{because} Nothing ran.", "retry")
 
 
+def _unexplained(manifest: Manifest, because: str) -> Verdict:
+    scheduled = manifest.effect == "scheduled"
+    return unknown("SCHEDULE_STATUS_UNKNOWN" if scheduled else "OUTCOME_UNKNOWN", because)
+
+
+def _facts(what: str, finished: Finished) -> str:
+    detail = printable(finished.detail).rstrip(". ")
+    return f"{what}: {detail}." if detail else f"{what}."
+
+
 def _by_declaration(manifest: Manifest, finished: Finished) -> Verdict:
     declared = next((o for o in manifest.outcomes if _holds(o.when, finished)), None)
     if declared is None:
-        code = "SCHEDULE_STATUS_UNKNOWN" if manifest.effect == "scheduled" else "OUTCOME_UNKNOWN"
-        return unknown(
-            code, f"It exited with {finished.exit}, which its manifest does not explain."
+        return _unexplained(
+            manifest, f"It exited with {finished.exit}, which its manifest does not explain."
         )
-    if declared.status == "undelivered" and (doubt := _doubt(manifest, finished)):
+    if doubt := _doubt(manifest, declared, finished):
         return doubt
     reply = _extract(declared.reply, finished)
     because = f"It exited with {finished.exit}." if reply is None else f"It said: {reply}"
+    if declared.status == "unresolved":
+        because += " It may have happened."
     return Verdict(
         status=declared.status,
         code=declared.code,
@@ -109,32 +127,47 @@ def _by_declaration(manifest: Manifest, finished: Finished) -> Verdict:
     )
 
 
-def _doubt(manifest: Manifest, finished: Finished) -> Verdict | None:
-    """Say why a declared rejection proves nothing after all."""
-    deliveries = [o for o in manifest.outcomes if o.status == "delivered"]
-    for outcome in deliveries:
-        if (result_id := _extract(outcome.result_id, finished)) is not None:
-            return unknown(
-                "OUTCOME_CONFLICT", f"It exited with {finished.exit} but told the id {result_id!r}."
-            )
-    for stream in ("stdout", "stderr"):
-        output: Output = getattr(finished, stream)
-        if output.truncated and any(_reads(outcome, stream) for outcome in deliveries):
-            return unknown(
-                "OUTPUT_LOST",
-                f"Only {len(output.kept)} of {output.total} bytes of {stream} were kept, and the "
-                "sign of a delivery may stand in the rest.",
-            )
+def _doubt(manifest: Manifest, declared: Outcome, finished: Finished) -> Verdict | None:
+    """Say why what is declared of this end is not proven by it after all."""
+    if declared.status == "undelivered":
+        for outcome in _deliveries(manifest):
+            if (result_id := _extract(outcome.result_id, finished)) is not None:
+                return unknown(
+                    "OUTCOME_CONFLICT",
+                    f"It exited with {finished.exit} but told the id {result_id!r}.",
+                )
+    if declared.status != "unresolved":
+        for place in _decisive(manifest, declared):
+            for name, output in (("stdout", finished.stdout), ("stderr", finished.stderr)):
+                if output.truncated and _reads(place, name):
+                    return unknown(
+                        "OUTPUT_LOST",
+                        f"Only {len(output.kept)} of {output.total} bytes of {name} were kept, "
+                        "and what decides may stand in the rest.",
+                    )
     return None
 
 
-def _reads(outcome: Outcome, stream: str) -> bool:
-    places = (outcome.when, outcome.result_id)
-    return any(
-        place is not None
-        and (getattr(place, stream) is not None or (stream == "stdout" and place.json is not None))
-        for place in places
-    )
+def _decisive(manifest: Manifest, declared: Outcome) -> Iterator[Condition | Extract]:
+    """Give what might have said something else, had all of the output been kept."""
+    for outcome in manifest.outcomes:
+        if outcome is declared:
+            break
+        yield outcome.when
+    if declared.status == "undelivered":
+        yield declared.when  # "...$" and "(?!...)" also hold of what was cut
+        for outcome in _deliveries(manifest):
+            yield outcome.when
+            if outcome.result_id is not None:
+                yield outcome.result_id
+
+
+def _deliveries(manifest: Manifest) -> Iterator[Outcome]:
+    return (outcome for outcome in manifest.outcomes if outcome.status == "delivered")
+
+
+def _reads(place: Condition | Extract, stream: str) -> bool:
+    return getattr(place, stream) is not None or (stream == "stdout" and place.json is not None)
 
 
 def _holds(when: Condition, finished: Finished) -> bool:
@@ -155,15 +188,21 @@ def _holds(when: Condition, finished: Finished) -> bool:
 
 
 def _extract(extract: Extract | None, finished: Finished) -> str | None:
-    if extract is None:
-        return None
-    if extract.json is not None:
-        found = _field(_json(finished.stdout), extract.json)
-        return str(found)[:MAX_EXTRACT] if isinstance(found, str | int | float) else None
-    for pattern, output in ((extract.stdout, finished.stdout), (extract.stderr, finished.stderr)):
-        if pattern is not None and (match := re.search(pattern, output.text)):
-            return str(match[1] if match.re.groups else match[0]).strip()[:MAX_EXTRACT] or None
+    """Find a text in the output; nothing but blanks is no text, and neither is true or false."""
+    for found in _places(extract, finished) if extract is not None else ():
+        told = isinstance(found, str | int | float) and not isinstance(found, bool)
+        if told and (text := printable(str(found)).strip()):
+            return text[:MAX_EXTRACT]
     return None
+
+
+def _places(extract: Extract, finished: Finished) -> Iterator[Any]:
+    if extract.json is not None:
+        yield _field(_json(finished.stdout), extract.json)
+    for pattern, output in ((extract.stdout, finished.stdout), (extract.stderr, finished.stderr)):
+        if pattern is not None:
+            for match in re.finditer(pattern, output.text):
+                yield match[1] if match.re.groups else match[0]
 
 
 def _json(output: Output) -> Any:
