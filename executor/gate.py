@@ -62,7 +62,8 @@ class Gate:
 
         Args:
             progress: told how far the freezing of large files has come.
-            tell: called once with the receipt, whatever the end, as soon as it is on record.
+            tell: called once with the receipt, whatever the end, as soon as it is on record; when
+                it fails, that is logged, and the end stays what it is.
         Returns:
             the receipt of a delivered, undelivered or unresolved action.
         Raises:
@@ -207,5 +208,9 @@ class _Attempt:
         )
 
     def tell_about(self, receipt: Receipt) -> None:
-        if self.tell is not None:
+        if self.tell is None:
+            return
+        try:
             self.tell(receipt)
+        except Exception:
+            log.exception("attempt %s: whoever wanted to be told failed", self.id)

@@ -3,11 +3,14 @@
 The record is an in-toto Statement v1; it is not signed yet, and signing will wrap it unchanged.
 """
 
+import hashlib
+import math
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import msgspec
 
-from executor.finished import Finished
+from executor.finished import Finished, printable
 from executor.frozen import FrozenAction, limits_as_numbers, sha256_text
 from executor.refusal import Recovery
 from executor.request import Request
@@ -22,6 +25,8 @@ EXIT_CODES: dict[Status, int] = {
     "undelivered": 5,
     "pending": 6,
 }
+EXACT_INTEGERS = 2**53
+"""From here on RFC 8785 cannot tell whole numbers apart."""
 
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,7 +72,7 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
             "result_id": self.result_id,
             "attempt": self.attempt,
             "action_digest": None if self.action is None else self.action.digest,
-            "receipt": self.attempt,
+            "receipt": None if self.code == "RECORD_LOST" else self.attempt,
             "isolation": None
             if reach is None
             else {
@@ -92,18 +97,24 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
         }
 
     def statement(self) -> dict[str, Any]:
-        """Give the record: digests, ids and codes, no file contents and no output."""
+        """Give the record: digests, ids and codes, no file contents and no output.
+
+        Whatever was asked, RFC 8785 can write it, and it has the subject that in-toto demands.
+        """
         action = self.action
-        return {
+        statement = {
             "_type": STATEMENT_TYPE,
-            "subject": [] if action is None else _subjects(action),
+            "subject": [
+                {"name": "request", "digest": {"sha256": _request_sha256(self.request)}},
+                *(() if action is None else _subjects(action)),
+            ],
             "predicateType": PREDICATE_TYPE,
             "predicate": {
                 "attempt": self.attempt,
                 "executor": self.executor_version,
                 "started_at": self.started_at,
                 "ended_at": self.ended_at,
-                "asked_by": msgspec.to_builtins(self.request.asked_by),
+                "asked_by": self.request.asked_by,
                 "level": self.request.level,
                 "tool": self.request.tool,
                 "result": {
@@ -121,6 +132,38 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
                 "undo": None,
             },
         }
+        plain: dict[str, Any] = _plain(statement)
+        return plain
+
+
+def _request_sha256(request: Request) -> str:
+    import rfc8785
+
+    return hashlib.sha256(rfc8785.dumps(_plain(request))).hexdigest()
+
+
+def _plain(value: Any) -> Any:
+    """Give a value in words of RFC 8785; what it has no word for becomes text, and is no fault."""
+    match value:
+        case None | bool():
+            return value
+        case str():
+            return printable(value)
+        case int():
+            return value if abs(value) < EXACT_INTEGERS else hex(value)
+        case float():
+            return value if math.isfinite(value) else repr(value)
+        case list() | tuple():
+            return [_plain(item) for item in value]
+        case Mapping():
+            return {printable(str(key)): _plain(item) for key, item in value.items()}
+        case msgspec.Struct():
+            return _plain(msgspec.to_builtins(value, enc_hook=_kind))
+    return _kind(value)
+
+
+def _kind(value: Any) -> str:
+    return f"<{type(value).__name__}>"
 
 
 def _subjects(action: FrozenAction) -> list[dict[str, Any]]:

@@ -1,7 +1,8 @@
 """Refusal: every "no" of the gate, with its code, stage and recovery, in one table."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from executor.receipt import Receipt
@@ -97,6 +98,10 @@ class Refused(Exception):
     def recovery(self) -> Recovery:
         """What helps: wait, stop, ask a person, fix the request, or retry."""
         return self.row.recovery
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        facts = {"because": self.because, "todo": self.todo}
+        return partial(type(self), **facts), (self.rule, self.code), {"receipt": self.receipt}
 
     def __str__(self) -> str:
         return f"{self.rule} ({self.code}): {self.because} {self.todo}"

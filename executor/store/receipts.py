@@ -22,7 +22,7 @@ class Receipts:
         return self._directory / f"{name}.json"
 
     def add(self, name: str, statement: dict[str, Any]) -> None:
-        """Put a receipt on record.
+        """Put a receipt on record; what is on record is never written over.
 
         Raises:
             Unverified: ``freezing.private-store``: it could not be made durable.
@@ -40,7 +40,8 @@ class Receipts:
                 os.fsync(descriptor)
             finally:
                 os.close(descriptor)
-            temporary.rename(final)
+            os.link(temporary, final)
+            temporary.unlink()
             _sync_directory(self._directory)
         except OSError as failed:
             with contextlib.suppress(OSError):
