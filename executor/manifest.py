@@ -10,18 +10,44 @@ from msgspec import Meta, field
 
 from executor.units import Duration, Size, always, schema
 
-Name = Annotated[str, Meta(pattern="^[a-z][a-z0-9_]{0,63}$", description="A lower-case name.")]
+# "$" alone would let a line break pass behind the last character; (?!\n) says no to it.
+Name = Annotated[
+    str,
+    Meta(
+        pattern=r"^[a-z][a-z0-9_]{0,63}$(?!\n)",
+        examples=["reply_to"],
+        description="A name: a-z first, then a-z, 0-9 and _, at most 64.",
+    ),
+]
 ToolName = Annotated[
     str,
-    Meta(pattern=r"^[a-z][a-z0-9_-]*(\.[a-z][a-z0-9_-]*)+$", examples=["mail.send"]),
+    Meta(
+        pattern=r"^[a-z][a-z0-9_-]*(\.[a-z][a-z0-9_-]*)+$(?!\n)",
+        max_length=200,
+        examples=["mail.send"],
+        description="The name of a tool: lower-case words with a dot between them.",
+    ),
 ]
 Code = Annotated[
-    str, Meta(pattern="^[A-Z][A-Z0-9_]{2,63}$", description="A stable code in upper case.")
+    str,
+    Meta(
+        pattern=r"^[A-Z][A-Z0-9_]{2,63}$(?!\n)",
+        examples=["CONNECT_FAILED"],
+        description="A stable code: A-Z first, then A-Z, 0-9 and _, 3 to 64.",
+    ),
 ]
-EnvironmentName = Annotated[str, Meta(pattern="^[A-Z_][A-Z0-9_]{0,63}$")]
+EnvironmentName = Annotated[
+    str,
+    Meta(
+        pattern=r"^[A-Z_][A-Z0-9_]{0,63}$(?!\n)",
+        examples=["API_HOST"],
+        description="The name of a variable: A-Z, 0-9 and _, at most 64.",
+    ),
+]
 Pattern = Annotated[
     str, Meta(min_length=1, max_length=500, description="A Python regular expression.")
 ]
+Count = Annotated[int, Meta(ge=0)]
 JsonScalar = str | int | float | bool | None
 
 IsolationLevel = Literal["namespaced", "restricted", "bare"]
@@ -46,19 +72,19 @@ class Parameter(_Strict, frozen=True, rename="camel"):
         Literal["email", "uri", "hostname", "ipv4", "ipv6", "date", "date-time", "uuid"] | None
     ) = None
     pattern: Pattern | None = None
-    min_length: int | None = None
-    max_length: int | None = None
+    min_length: Count | None = None
+    max_length: Count | None = None
     minimum: float | int | None = None
     maximum: float | int | None = None
     exclusive_minimum: float | int | None = None
     exclusive_maximum: float | int | None = None
-    multiple_of: float | int | None = None
-    enum: tuple[JsonScalar, ...] | None = None
+    multiple_of: Annotated[float, Meta(gt=0)] | Annotated[int, Meta(gt=0)] | None = None
+    enum: Annotated[tuple[JsonScalar, ...], Meta(min_length=1)] | None = None
     const: JsonScalar | msgspec.UnsetType = msgspec.UNSET
     default: Any | msgspec.UnsetType = msgspec.UNSET
     items: "Parameter | None" = None
-    min_items: int | None = None
-    max_items: int | None = None
+    min_items: Count | None = None
+    max_items: Count | None = None
     unique_items: bool = False
     allow_dash: bool = field(default=False, name="allow_dash")
     multiline: bool = False
@@ -131,10 +157,10 @@ class Secret(_Strict, frozen=True):
 class Condition(_Strict, frozen=True):
     """What must all hold of the finished command."""
 
-    exit: int | tuple[int, ...] | None = None
+    exit: int | Annotated[tuple[int, ...], Meta(min_length=1)] | None = None
     stdout: Pattern | None = None
     stderr: Pattern | None = None
-    json: dict[str, JsonScalar] | None = None
+    json: Annotated[dict[str, JsonScalar], Meta(min_length=1)] | None = None
     """Fields of a JSON stdout, ``{"result.status": sent}``, and the values they must have."""
 
 

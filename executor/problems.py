@@ -1,7 +1,9 @@
 """Problems: every fault of a YAML file, each with its place and what to write instead."""
 
+import copy
 import difflib
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -28,7 +30,8 @@ class Problem:
 
     def __str__(self) -> str:
         key = f" {self.key}:" if self.key else ""
-        return f"{self.file}:{self.line}:{self.column}:{key} {self.found}. {self.instead}."
+        place = f"{self.file}:{self.line}:{self.column}:{key}"
+        return f"{place} {sentence(self.found)} {sentence(self.instead)}"
 
 
 class Faulty(ValueError):
@@ -40,23 +43,76 @@ class Faulty(ValueError):
         super().__init__("\n".join(map(str, problems)))
 
 
-def read(source: bytes, file: str, kind: type[T]) -> tuple[T, Document]:
+def read(
+    source: bytes,
+    file: str,
+    kind: type[T],
+    check: Callable[[T, Document], Iterable[Problem]] | None = None,
+    apart: Set[str] = frozenset(),
+) -> tuple[T, Document]:
     """Read YAML into a strict value.
 
+    Args:
+        check: finds what the shape does not show. Where the shape has faults, it is given what is
+            left without unknown keys and without faulty entries of ``apart``, if that is a whole.
+        apart: entries of the root that nothing else refers to.
     Raises:
-        Faulty: with every problem of the file that its shape shows.
+        Faulty: with every problem of the file.
     """
     try:
         document = plain_yaml.load(source)
     except PlainYamlError as broken:
         problem = Problem(file, broken.line, broken.column, "", broken.found, broken.instead)
         raise Faulty([problem], broken_yaml=True) from None
+    problems: list[Problem] = []
     try:
-        return msgspec.convert(document.value, kind, dec_hook=units.parse), document
+        value = _convert(document.value, kind)
     except msgspec.ValidationError as first:
-        found = list(_enumerate(document, file, kind))
-        # A value can be wrong in a way that no schema expresses; then msgspec's word stands.
-        raise Faulty(found or [Problem(file, 1, 1, "", str(first), "Correct it")]) from None
+        errors = list(_errors(document.value, kind))
+        problems = [problem for error in errors for problem in _explain(error, document, file)]
+        if not problems:  # wrong in a way that no schema expresses; then msgspec's word stands
+            found, _, at = str(first).partition(" - at `$")
+            path = tuple(int(step) if step.isdigit() else step for step in _STEP.findall(at))
+            problems = [problem_at(document, file, path, found, "Correct it")]
+        rest = _set_aside(document.value, errors, kind, apart)
+        if rest is None:
+            raise _faulty(problems) from None
+        value = rest
+    if check is not None:
+        problems += check(value, document)
+    if problems:
+        raise _faulty(problems)
+    return value, document
+
+
+def _convert(value: Any, kind: type[T]) -> T:
+    return msgspec.convert(value, kind, dec_hook=units.parse)
+
+
+def _set_aside(value: Any, errors: Sequence[Any], kind: type[T], apart: Set[str]) -> T | None:
+    """Give what is left without the faults; ``None`` where the rest cannot be judged alone."""
+    rest = copy.deepcopy(value)
+    for error in errors:
+        path = tuple(error.absolute_path)
+        if path and path[0] in apart:
+            rest.pop(path[0], None)
+        elif error.validator == "additionalProperties":
+            entries = rest
+            for step in path:
+                entries = entries[step]
+            for key in set(entries) - set(error.schema.get("properties", {})):
+                del entries[key]
+        else:
+            return None
+    try:
+        return _convert(rest, kind)
+    except msgspec.ValidationError:
+        return None
+
+
+def _faulty(problems: Iterable[Problem]) -> Faulty:
+    unique = dict.fromkeys(problems)
+    return Faulty(sorted(unique, key=lambda problem: (problem.line, problem.column)))
 
 
 def problem_at(document: Document, file: str, path: Path, found: str, instead: str) -> Problem:
@@ -66,10 +122,13 @@ def problem_at(document: Document, file: str, path: Path, found: str, instead: s
 
 
 def show_path(path: Iterable[str | int]) -> str:
-    """Write a path as people do: ``argv[1].each``."""
+    """Write a path as people do: ``argv[1].each``; a key that is no plain word in quotes."""
     shown = ""
     for step in path:
-        shown += f"[{step}]" if isinstance(step, int) else f".{step}" if shown else step
+        if isinstance(step, str) and _PLAIN_KEY.fullmatch(step):
+            shown += f".{step}" if shown else step
+        else:
+            shown += f"[{show_value(step)}]"
     return shown
 
 
@@ -82,19 +141,98 @@ def did_you_mean(word: str, known: Iterable[str], what: str = "Known") -> str:
     return f"{what}: {', '.join(names)}" if names else f"{what}: none"
 
 
+def sentence(text: str) -> str:
+    """End a text as a sentence ends."""
+    return text if text.endswith(("?", ".")) else f"{text}."
+
+
 def show_value(value: Any) -> str:
     """Write a wrong value, shortened when long (and said so)."""
     text = repr(value)
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}... ({len(text)} characters)"
 
 
-def _enumerate(document: Document, file: str, kind: type) -> Iterator[Problem]:
-    from jsonschema import Draft202012Validator
+def explain(error: Any) -> tuple[str, str]:
+    """Say a fault that JSON Schema found in our words: what was found, and what to write."""
+    rule, value, wanted = error.validator, error.instance, error.validator_value
+    shown = show_value(value)
+    match rule:
+        case "type":
+            kinds = wanted if isinstance(wanted, list) else [wanted]
+            examples = error.schema.get("examples")
+            form = f"it like {examples[0]!r}" if examples else _one_of(kinds)
+            return _what_stands_here(value), f"Write {form}"
+        case "anyOf":
+            shapes = [_shape(branch) for branch in wanted]
+            return _what_stands_here(value), f"Write {_one_of(shapes)}"
+        case "enum" | "const":
+            allowed = [str(item) for item in (wanted if rule == "enum" else [wanted])]
+            return f"{shown} is not known here", did_you_mean(str(value), allowed)
+        case "format":
+            name, example = _FORMATS.get(wanted, (f"a {wanted}", ""))
+            return f"{shown} is not {name}", f"Write it like {example}"
+        case "pattern":
+            said = error.schema.get("description", "")
+            examples = error.schema.get("examples")
+            form = f"Write it like {examples[0]!r}" if examples else f"It must match {wanted}"
+            return f"{shown} does not have the right form", f"{said} {form}".strip()
+        case "minLength" | "maxLength":
+            found = f"{shown} has {_count(len(value), 'character')}"
+        case "minItems" | "maxItems":
+            found = f"a list of {_count(len(value), 'item')}"
+        case "minProperties":
+            found = "an empty mapping"
+        case "uniqueItems":
+            return f"{show_value(_twice(value))} is in the list twice", "Name each item once"
+        case "multipleOf":
+            return f"{shown} is no multiple of {wanted}", "Write one that is"
+        case _:
+            found = f"{shown} is out of bounds"
+    if rule in _BOUNDS:
+        return found, f"{_BOUNDS[rule]} {wanted}"
+    return str(error.message), "Correct it"
 
+
+_PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]+")
+_STEP = re.compile(r"[A-Za-z0-9_-]+")
+_BOUNDS = {
+    "minLength": "The least is", "maxLength": "The most is",
+    "minItems": "The least is", "maxItems": "The most is", "minProperties": "The least is",
+    "minimum": "The least is", "maximum": "The most is",
+    "exclusiveMinimum": "It must be more than", "exclusiveMaximum": "It must be less than",
+}  # fmt: skip
+_FORMATS = {
+    "email": ("a plain e-mail address", "ana@example.org"),
+    "uri": ("a URI with a host and without a password", "https://example.org/path"),
+    "hostname": ("a host name", "example.org"),
+    "ipv4": ("an IPv4 address", "192.0.2.1"),
+    "ipv6": ("an IPv6 address without a zone", "2001:db8::1"),
+    "date": ("a date", "2026-11-30"),
+    "date-time": ("a time with its zone", "2026-11-30T10:00:00Z"),
+    "uuid": ("a UUID", "123e4567-e89b-12d3-a456-426614174000"),
+}
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def _twice(items: Sequence[Any]) -> Any:
+    return next((item for index, item in enumerate(items) if item in items[:index]), items)
+
+
+def _errors(value: Any, kind: type) -> Iterator[Any]:
+    from jsonschema import Draft202012Validator
+    from jsonschema.validators import extend
+
+    # Unlike JSON Schema, a strict value takes no 2.0 for a whole number.
+    types = Draft202012Validator.TYPE_CHECKER.redefine(
+        "integer", lambda _, one: isinstance(one, int) and not isinstance(one, bool)
+    )
+    validator = extend(Draft202012Validator, type_checker=types)  # type: ignore[no-untyped-call]
     schema = msgspec.json.schema(kind, schema_hook=units.schema)
-    for error in Draft202012Validator(schema).iter_errors(document.value):
-        for leaf in _leaves(error):
-            yield from _explain(leaf, document, file)
+    for error in validator(schema).iter_errors(value):
+        yield from _leaves(error)
 
 
 def _leaves(error: Any) -> Iterator[Any]:
@@ -105,16 +243,25 @@ def _leaves(error: Any) -> Iterator[Any]:
     branches: dict[int, list[Any]] = {}
     for inner in error.context:
         branches.setdefault(inner.schema_path[0], []).append(inner)
-    same_type = [
+    of_the_kind = [
         faults
         for faults in branches.values()
-        if not any(f.validator == "type" and f.absolute_path == error.absolute_path for f in faults)
+        if not any(
+            fault.absolute_path == error.absolute_path
+            and (fault.validator == "type" or _is_other_kind(fault))
+            for fault in faults
+        )
     ]
-    if not same_type:
+    if not of_the_kind:
         yield error
         return
-    for fault in min(same_type, key=len):
+    for fault in min(of_the_kind, key=len):
         yield from _leaves(fault)
+
+
+def _is_other_kind(fault: Any) -> bool:
+    """A closed set of words was meant for a word, not for a list that is wrong elsewhere."""
+    return fault.validator in ("enum", "const") and not isinstance(fault.instance, str)
 
 
 def _explain(error: Any, document: Document, file: str) -> Iterator[Problem]:
@@ -127,40 +274,25 @@ def _explain(error: Any, document: Document, file: str) -> Iterator[Problem]:
     if rule == "additionalProperties" and isinstance(wanted, bool):
         known = error.schema.get("properties", {})
         for key in sorted(set(value) - set(known)):
-            yield problem((*path, key), f"unknown key {key!r}", did_you_mean(key, known))
-    elif rule == "propertyNames" or (path and rule == "pattern" and value == path[-1]):
-        yield problem((*path, value), f"{value!r} is not a name", f"It must match {wanted}")
+            yield problem((*path, key), f"unknown key {show_value(key)}", did_you_mean(key, known))
+    elif _is_of_a_key(error):
+        yield problem((*path, value), *explain(error))
     elif rule == "required":
         for key in wanted:
             if key not in value:
                 yield problem(path, f"{key!r} is missing", _describe(error.schema, key))
-        return
-    elif rule == "type":
-        kinds = wanted if isinstance(wanted, list) else [wanted]
-        yield problem(path, f"{show_value(value)} is {_type(value)}", "Write " + _one_of(kinds))
-    elif rule in ("enum", "const"):
-        allowed = [str(item) for item in (wanted if rule == "enum" else [wanted])]
-        yield problem(
-            path, f"{show_value(value)} is not known here", did_you_mean(str(value), allowed)
-        )
-    elif rule == "anyOf":
-        shapes = [_shape(branch) for branch in wanted]
-        yield problem(path, f"{show_value(value)} is {_type(value)}", "Write " + _one_of(shapes))
-    elif rule == "pattern":
-        example = error.schema.get("examples", [wanted])[0]
-        said = error.schema.get("description", "")
-        yield problem(
-            path,
-            f"{show_value(value)} does not have the right form",
-            f"{said} Write it like {example!r}".strip(),
-        )
     else:
-        yield problem(path, error.message, f"{rule} is {wanted!r} here")
+        yield problem(path, *explain(error))
+
+
+def _is_of_a_key(error: Any) -> bool:
+    """Whether a key itself is wrong, and not what stands under it."""
+    return "propertyNames" in error.absolute_schema_path
 
 
 def _describe(schema: Any, key: str) -> str:
     wanted = schema.get("properties", {}).get(key, {})
-    return f"Add {key!r}, {_shape(wanted)}"
+    return f"Add {key!r}: {_shape(wanted)}"
 
 
 def _shape(schema: Any) -> str:
@@ -170,14 +302,12 @@ def _shape(schema: Any) -> str:
         return repr(schema["const"])
     if "type" in schema:
         kinds = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
-        shown = _one_of(kinds)
-        if schema["type"] == "object" and "properties" in schema:
-            shown += f" with {', '.join(schema['properties'])}"
-        return shown
+        return _one_of(kinds)
     if "anyOf" in schema:
-        return _one_of([_shape(branch) for branch in schema["anyOf"]])
+        shapes = [_shape(branch) for branch in schema["anyOf"]]
+        return _one_of([shape for shape in shapes if shape != _WORDS["null"]] or shapes)
     if "$ref" in schema:
-        return f"a mapping ({schema['$ref'].rsplit('/')[-1]})"
+        return _WORDS["object"]
     return "a value"
 
 
@@ -194,10 +324,22 @@ _WORDS = {
 
 def _one_of(kinds: Sequence[str]) -> str:
     words = list(dict.fromkeys(_WORDS.get(kind, kind) for kind in kinds))
+    if len(words) > 1 and _WORDS["null"] in words:
+        words.remove(_WORDS["null"])  # to leave the key out says the same
     return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " or " + words[-1]
 
 
-def _type(value: Any) -> str:
-    kinds = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array"}
-    kinds |= {dict: "object", type(None): "null"}
-    return _WORDS[kinds[type(value)]]
+def _what_stands_here(value: Any) -> str:
+    match value:
+        case None:
+            return "no value stands here"
+        case bool():
+            return f"{str(value).lower()} is a boolean"
+        case list() | dict():
+            return "a list stands here" if isinstance(value, list) else "a mapping stands here"
+        case int() | float() | str():
+            kinds = {int: "integer", float: "number", str: "string"}
+            kind = next(kinds[kind] for kind in kinds if isinstance(value, kind))
+            return f"{show_value(value)} is {_WORDS[kind]}"
+        case _:
+            return f"{show_value(value)} is of Python's type {type(value).__name__}"

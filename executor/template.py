@@ -43,8 +43,7 @@ def parse(text: str) -> Template:
         position = token.end()
         if token["bad"]:
             raise ValueError(
-                f"{text!r} has a {token['bad']!r} at character {token.start() + 1} that belongs to "
-                "no {reference}; a literal brace is written twice"
+                f"{token['bad']!r} at character {token.start() + 1} belongs to no {{reference}}"
             )
         if token["brace"]:
             literal += token["brace"][0]

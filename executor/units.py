@@ -1,25 +1,26 @@
 """Units: sizes and durations as people write them (``25 MiB``, ``60 s``)."""
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec import field
 
 _SIZE_FACTORS = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 _DURATION_FACTORS = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
-_AMOUNT = re.compile(r"(?P<number>[0-9]{1,15}(?:\.[0-9]{1,6})?) ?(?P<unit>[A-Za-z]+)")
+# The digits are bounded so that bytes and milliseconds stay numbers that JSON carries exactly.
 
 
 class Size(int):
     """A number of bytes, 0 or more."""
 
-    PATTERN = r"^[0-9]{1,15}(\.[0-9]{1,6})? ?(B|KiB|MiB|GiB)$"
+    PATTERN = r"^([0-9]{1,15} ?B|[0-9]{1,6}(\.[0-9]{1,6})? ?(KiB|MiB|GiB))$(?!\n)"
 
 
 class Duration(float):
     """A number of seconds, 0 or more."""
 
-    PATTERN = r"^[0-9]{1,15}(\.[0-9]{1,6})? ?(ms|s|min|h|d)$"
+    PATTERN = r"^([0-9]{1,12} ?ms|[0-9]{1,6}(\.[0-9]{1,6})? ?(s|min|h|d))$(?!\n)"
 
 
 def parse(kind: type, written: Any) -> Any:
@@ -29,11 +30,9 @@ def parse(kind: type, written: Any) -> Any:
         ValueError: not a number with one of the known units.
     """
     if kind is Size:
-        return Size(_amount(written, _SIZE_FACTORS, "a size such as 25 MiB (B, KiB, MiB, GiB)"))
+        return Size(_amount(written, Size.PATTERN, _SIZE_FACTORS))
     if kind is Duration:
-        return Duration(
-            _amount(written, _DURATION_FACTORS, "a duration such as 60 s (ms, s, min, h, d)")
-        )
+        return Duration(_amount(written, Duration.PATTERN, _DURATION_FACTORS))
     raise NotImplementedError(kind)
 
 
@@ -73,9 +72,8 @@ def show_size(count: int) -> str:
     return f"{amount:.1f}".removesuffix(".0") + f" {unit}"
 
 
-def _amount(written: Any, factors: dict[str, Any], wanted: str) -> Any:
-    found = _AMOUNT.fullmatch(written) if isinstance(written, str) else None
-    factor = factors.get(found["unit"]) if found else None
-    if found is None or factor is None:
-        raise ValueError(f"{written!r} is not {wanted}")
-    return float(found["number"]) * factor
+def _amount(written: Any, pattern: str, factors: Mapping[str, float]) -> float:
+    if not (isinstance(written, str) and re.fullmatch(pattern, written)):
+        raise ValueError(f"{written!r} is not a number with a unit, such as 25 MiB or 60 s")
+    unit = written.lstrip("0123456789.")
+    return float(written.removesuffix(unit)) * factors[unit.strip()]

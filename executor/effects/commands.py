@@ -1,6 +1,7 @@
 """Commands: find the program behind a name, once, and pin it by its bytes."""
 
 import os
+import pathlib
 import stat
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -20,6 +21,9 @@ TRUSTED_DIRECTORIES = (
     "/bin",
 )
 _HEAD_BYTES = 4096
+_LINE_BYTES = 253
+"""Of an interpreter line, behind its ``#!``; the kernel cuts off what is longer."""
+_MOST_LINKS = 40
 _WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -32,6 +36,9 @@ class Commands:
 
     trusted: Sequence[str] = TRUSTED_DIRECTORIES
     _digests: dict[tuple[int, ...], str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.trusted = tuple(map(os.path.abspath, self.trusted))
 
     def pin(self, command: str) -> PinnedCommand:
         """Find a command and pin it; a script is pinned with its interpreter.
@@ -63,6 +70,8 @@ class Commands:
 
     def find(self, command: str) -> str:
         """Give the absolute path of an executable in a trusted directory."""
+        if "/" in command and not command.startswith("/"):
+            raise _untrusted(command, "it is a relative path", self.trusted)
         if command.startswith("/"):
             directory = os.path.dirname(os.path.normpath(command))
             if not any(_is_below(directory, trusted) for trusted in self.trusted):
@@ -81,16 +90,16 @@ class Commands:
         )
 
     def _interpreter(self, script: str, head: bytes) -> tuple[str, str]:
-        """Give interpreter and argument, as the kernel reads the line; ``env NAME`` is looked up."""
+        """Give interpreter and argument as the kernel reads the line; ``env NAME`` is looked up."""
         line, newline, _ = head[2:].partition(b"\n")
-        words = line.decode("utf-8", "surrogateescape").strip().split(None, 1)
-        if not newline or not words:
+        words = os.fsdecode(line.replace(b"\t", b" ").strip(b" ")).split(" ", 1)
+        if not newline or not words[0] or len(line) > _LINE_BYTES:
             raise _not_pinnable(
                 "admission.script-pinned",
                 f"{script} has no readable interpreter line.",
                 "Write one like #!/usr/bin/python3.",
             )
-        interpreter, argument = words[0], words[1].strip() if len(words) > 1 else ""
+        interpreter, argument = words[0], words[1].strip(" ") if len(words) > 1 else ""
         if os.path.basename(interpreter) == "env":
             if not argument or argument.startswith("-") or " " in argument or "=" in argument:
                 raise _not_pinnable(
@@ -105,12 +114,21 @@ class Commands:
                 f"{script} names its interpreter by a relative path, {show_value(interpreter)}.",
                 "Name it by an absolute path.",
             )
-        return self.find(interpreter), argument
+        found = self.find(interpreter)
+        names = {os.path.basename(one) for one in (found, os.path.realpath(found))}
+        if any(shells.is_wrapper(name) for name in names - shells.MULTI_CALL):
+            raise _not_pinnable(
+                "admission.script-pinned",
+                f"{script} is run by the wrapper {found}, which decides what reads it.",
+                "Name the interpreter itself in its first line.",
+            )
+        return found, argument
 
     def _inspect(self, path: str, *, is_interpreter: bool = False) -> tuple[bytes, PinnedFile]:
         real = os.path.realpath(path)
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         try:
-            descriptor = os.open(real, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            descriptor = os.open(real, flags)
         except OSError as failed:
             raise Refused(
                 "admission.command-pinned",
@@ -120,16 +138,14 @@ class Commands:
             ) from None
         try:
             facts = os.fstat(descriptor)
-            for owned, mode in ((real, facts.st_mode), _directory(real)):
-                if mode & _WRITABLE_BY_OTHERS:
-                    raise _untrusted(path, f"{owned} can be written by others", self.trusted)
+            if not stat.S_ISREG(facts.st_mode):
+                raise _untrusted(path, f"{real} is no regular file", self.trusted)
+            open_to_others = real if facts.st_mode & _WRITABLE_BY_OTHERS else _open_directory(path)
+            if open_to_others is not None:
+                raise _untrusted(path, f"{open_to_others} can be written by others", self.trusted)
             head = os.pread(descriptor, _HEAD_BYTES, 0)
-            if not is_interpreter:
-                for spelled in (path, real):
-                    if reason := shells.indirection(spelled):
-                        raise _not_pinnable(
-                            "admission.no-shell", f"{path}: {reason[0]}.", reason[1] + "."
-                        )
+            if not is_interpreter and (reason := shells.indirection(path, real)):
+                raise _not_pinnable("admission.no-shell", f"{path}: {reason[0]}.", f"{reason[1]}.")
             if manager := shells.shim(path, real, head):
                 raise _not_pinnable(
                     "admission.no-shims",
@@ -153,9 +169,26 @@ class Commands:
         return self._digests[key]
 
 
-def _directory(path: str) -> tuple[str, int]:
-    directory = os.path.dirname(path)
-    return directory, os.stat(directory).st_mode
+def _open_directory(path: str) -> str | None:
+    """Give a directory in which others could put another program under this path.
+
+    Looked at are those of the file and of every link that leads to it, and all around them but
+    for those in which nobody can touch what is another's (``/tmp``).
+    """
+    for _ in range(_MOST_LINKS):
+        directory = os.path.realpath(os.path.dirname(path))
+        for place in (directory, *map(str, pathlib.PurePath(directory).parents)):
+            try:
+                mode = os.stat(place).st_mode
+            except OSError:
+                return place  # it went while it was looked at
+            sticky = mode & stat.S_ISVTX and place != directory
+            if mode & _WRITABLE_BY_OTHERS and not sticky:
+                return place
+        if not os.path.islink(path):
+            return None
+        path = os.path.join(directory, os.readlink(path))
+    return path
 
 
 def _is_below(path: str, directory: str) -> bool:

@@ -4,18 +4,16 @@ Knows no disk: where the command stands and whether a file exists is found out e
 """
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
-from functools import cache
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
-from urllib.parse import urlsplit
 
 from executor import template
 from executor.frozen import Asked, Endpoint, HostPath, SlotFile, Target
 from executor.manifest import Manifest, Parameter, Part
-from executor.problems import did_you_mean, show_value
+from executor.problems import did_you_mean, sentence, show_value
 from executor.refusal import Refused
 from executor.request import Request
-from executor.rules import freezing
+from executor.rules import formats, freezing, values
 from executor.rules.manifests import Tool
 from executor.template import Reference
 
@@ -23,26 +21,25 @@ MAX_ARGUMENT = 128 * 1024 - 1
 """Bytes of one argument that Linux takes (MAX_ARG_STRLEN less its end)."""
 SECRETS_DIRECTORY = "../secrets"
 """Where secret files lie, seen from the command's working directory."""
-_DEFAULT_PORTS = {
-    "git": 9418, "http": 80, "https": 443, "smtp": 25, "smtps": 465, "ssh": 22,
-}  # fmt: skip
+MAX_ARGUMENTS = 6 * 2**20
+"""Bytes of arguments and environment that Linux takes at most, however large the stack may be."""
 
 Filling = str | tuple[str, ...]
 
 
-def find_tool(tools: Mapping[str, Tool], name: str) -> Tool:
+def find_tool(tools: Mapping[str, Tool], name: object) -> Tool:
     """Give the tool that a loaded manifest declares.
 
     Raises:
         Refused: ``admission.closed-tools``.
     """
-    if tool := tools.get(name):
+    if isinstance(name, str) and (tool := tools.get(name)):
         return tool
     raise Refused(
         "admission.closed-tools",
         "UNKNOWN_TOOL",
         because=f"No manifest declares a tool {show_value(name)}.",
-        todo=did_you_mean(name, tools, "Loaded tools"),
+        todo=sentence(did_you_mean(str(name), tools, "Loaded tools")),
     )
 
 
@@ -56,7 +53,11 @@ def admit(tool: Tool, request: Request, secrets: Collection[str] = ()) -> Asked:
         Refused: any rule of the family but those on the command's own file.
     """
     manifest = tool.manifest
-    parameters = check_parameters(manifest, request.parameters)
+    request = check_request(request)
+    try:
+        parameters = check_parameters(manifest, request.parameters)
+    except Refused as no:
+        raise _with_file_faults(no, manifest, request) from None
     files = freezing.assign_names(manifest, request.files)
     fillings = _fillings(manifest, parameters, files, secrets)
     argv = tuple(_argv(manifest, fillings))
@@ -83,6 +84,44 @@ def admit(tool: Tool, request: Request, secrets: Collection[str] = ()) -> Asked:
     )
 
 
+def check_request(request: Request) -> Request:
+    """Give a copy that nobody else holds, with the types that a request file would have.
+
+    A program may hand over anything, and may change it while the action is on its way.
+
+    Raises:
+        Refused: ``admission.closed-request``.
+    """
+    import msgspec
+
+    try:
+        copied = msgspec.convert(msgspec.to_builtins(request), Request)
+    except (msgspec.ValidationError, TypeError, ValueError, RecursionError) as failed:
+        raise _invalid_request(f"The request has not the form of one: {failed}.") from None
+    who = copied.asked_by
+    for place, text in (
+        ("asked_by.role", who.role),
+        ("asked_by.channel", who.channel),
+        ("asked_by.sender", who.sender),
+        ("level", copied.level),
+        ("account", copied.account),
+    ):
+        if text is not None and (fault := values.line_fault(text, multiline=False)):
+            raise _invalid_request(f"{place}: {fault}.")
+        if text is not None and not text.strip():
+            raise _invalid_request(f"{place}: {show_value(text)} says nothing.")
+    return copied
+
+
+def _invalid_request(because: str) -> Refused:
+    return Refused(
+        "admission.closed-request",
+        "INVALID_REQUEST",
+        because=because,
+        todo="Correct it and ask again; nothing was started.",
+    )
+
+
 # -- parameters ---------------------------------------------------------------------------------
 
 
@@ -92,19 +131,16 @@ def check_parameters(manifest: Manifest, given: Mapping[str, Any]) -> dict[str, 
     Raises:
         Refused: ``admission.closed-parameters`` or ``admission.single-line``.
     """
-    shape, lines = [], []
-    for name in sorted(set(given) - set(manifest.parameters)):
-        shape.append(f"unknown parameter {name!r}: {did_you_mean(name, manifest.parameters)}")
-    shape += [
-        f"{name}: missing" for name in manifest.required if name not in given and name not in shape
+    shape = [
+        f"unknown parameter {show_value(name)}: {did_you_mean(name, manifest.parameters)}"
+        for name in sorted(set(given) - set(manifest.parameters))
     ]
+    shape += [f"{name}: missing" for name in manifest.required if name not in given]
+    lines = []
     for name, parameter in manifest.parameters.items():
-        if name not in given:
-            continue
-        shape += [f"{name}{fault}" for fault in schema_faults(parameter.schema(), given[name])]
-        for place, text in _strings(name, given[name]):
-            if fault := _line_fault(text, multiline=_multiline(parameter)):
-                lines.append(f"{place}: {fault}")
+        if name in given:
+            shape += [f"{name}{fault}" for fault in values.faults(parameter, given[name])]
+            lines += [f"{name}{fault}" for fault in values.line_faults(parameter, given[name])]
     if shape or lines:
         rule = "admission.closed-parameters" if shape else "admission.single-line"
         raise Refused(
@@ -117,18 +153,19 @@ def check_parameters(manifest: Manifest, given: Mapping[str, Any]) -> dict[str, 
     for name, parameter in manifest.parameters.items():
         value = given.get(name, parameter.default)
         if name in given or not _absent(value):
-            complete[name] = _whole(parameter, value)
+            complete[name] = values.whole(parameter, value)
     return complete
 
 
-def schema_faults(schema: dict[str, Any], value: Any) -> list[str]:
-    """Say each way in which ``value`` breaks ``schema``, its place in front: ``[0]: ...``."""
-    if not _has_unpaired_surrogate(value):
-        return [
-            "".join(f"[{step}]" for step in error.absolute_path) + f": {_shorten(error.message)}"
-            for error in _validator(_frozen_schema(schema)).iter_errors(value)
-        ]
-    return []  # `single-line` says what is wrong with it
+def _with_file_faults(no: Refused, manifest: Manifest, request: Request) -> Refused:
+    """Tell the faults of the files in one breath with those of the parameters."""
+    try:
+        freezing.assign_names(manifest, request.files)
+    except Refused as also:
+        if also.code == no.code:
+            because = f"{no.because} {also.because}"
+            return Refused(no.rule, no.code, because=because, todo=no.todo)
+    return no
 
 
 def coerce(parameter: Parameter, texts: list[str]) -> Any:
@@ -148,138 +185,10 @@ def coerce(parameter: Parameter, texts: list[str]) -> Any:
     return text
 
 
-def _strings(place: str, value: Any) -> Iterator[tuple[str, str]]:
-    if isinstance(value, str):
-        yield place, value
-    elif isinstance(value, list | tuple):
-        for index, item in enumerate(value):
-            yield from _strings(f"{place}[{index}]", item)
-
-
-def _line_fault(text: str, *, multiline: bool) -> str | None:
-    if "\0" in text:
-        return "a NUL character, which no argument can carry"
-    if _has_unpaired_surrogate(text):
-        return "half of a surrogate pair, which no argument can carry"
-    if not multiline and ("\r" in text or "\n" in text):
-        return "a line break, in a field of one line"
-    return None
-
-
-def _has_unpaired_surrogate(value: Any) -> bool:
-    return any(re.search("[\ud800-\udfff]", text) for _, text in _strings("", value))
-
-
-def _multiline(parameter: Parameter) -> bool:
-    return parameter.multiline or (parameter.items is not None and parameter.items.multiline)
-
-
-def _whole(parameter: Parameter, value: Any) -> Any:
-    """JSON Schema takes 2.0 for an integer; a command would not."""
-    if parameter.type == "integer" and isinstance(value, float):
-        return int(value)
-    if parameter.items is not None and isinstance(value, list | tuple):
-        return [_whole(parameter.items, item) for item in value]
-    return value
-
-
 def _absent(value: Any) -> bool:
     import msgspec
 
     return value is msgspec.UNSET
-
-
-def _shorten(message: str, most: int = 200) -> str:
-    return message if len(message) <= most else f"{message[:most]}... ({len(message)} characters)"
-
-
-def _frozen_schema(schema: dict[str, Any]) -> bytes:
-    import msgspec
-
-    return msgspec.json.encode(schema, order="sorted")
-
-
-@cache
-def _validator(schema: bytes) -> Any:
-    import msgspec
-    from jsonschema import Draft202012Validator, FormatChecker
-
-    checker = FormatChecker(formats=())
-    for name, is_valid in _FORMATS.items():
-        checker.checks(name)(is_valid)
-    return Draft202012Validator(msgspec.json.decode(schema), format_checker=checker)
-
-
-# -- formats: a closed set, each really checked ---------------------------------------------------
-
-_LABEL = r"(?!-)[A-Za-z0-9-]{1,63}(?<!-)"
-_HOST_NAME = re.compile(rf"(?=.{{1,253}}\Z){_LABEL}(?:\.{_LABEL})*")
-_ATOM = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
-_LOCAL_PART = re.compile(rf"(?=.{{1,64}}\Z){_ATOM}(?:\.{_ATOM})*")
-_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[!#-;=?-Z\[\]_a-z~%]+")
-
-
-def is_email(value: Any) -> bool:
-    """One bare address, ``local@domain``, that no mail program can read as two or as a name."""
-    if not isinstance(value, str):
-        return True
-    local, at, domain = value.rpartition("@")
-    return bool(at and _LOCAL_PART.fullmatch(local) and _HOST_NAME.fullmatch(domain))
-
-
-def is_uri(value: Any) -> bool:
-    """An absolute URI with a host and without a password, which would stand in the open."""
-    if not isinstance(value, str):
-        return True
-    if not _URI.fullmatch(value):
-        return False
-    try:
-        split = urlsplit(value)
-        return bool(split.hostname) and split.password is None and split.port != 0
-    except ValueError:
-        return False
-
-
-def is_hostname(value: Any) -> bool:
-    """A host name of RFC 1123."""
-    return not isinstance(value, str) or bool(_HOST_NAME.fullmatch(value))
-
-
-def _parses(parse: Callable[[str], Any]) -> Callable[[Any], bool]:
-    def is_valid(value: Any) -> bool:
-        if not isinstance(value, str):
-            return True
-        try:
-            parse(value)
-        except ValueError:
-            return False
-        return True
-
-    return is_valid
-
-
-def _formats() -> dict[str, Callable[[Any], bool]]:
-    from datetime import date, datetime
-    from ipaddress import IPv4Address, IPv6Address
-    from uuid import UUID
-
-    def zoned(text: str) -> None:
-        if datetime.fromisoformat(text).tzinfo is None:
-            raise ValueError("no time zone")
-
-    return {
-        "email": is_email,
-        "uri": is_uri,
-        "hostname": is_hostname,
-        "ipv4": _parses(IPv4Address),
-        "ipv6": _parses(IPv6Address),
-        "date": _parses(date.fromisoformat),
-        "date-time": _parses(zoned),
-        "uuid": _parses(UUID),
-    }
-
-
-_FORMATS = _formats()
 
 
 # -- words ----------------------------------------------------------------------------------------
@@ -293,9 +202,9 @@ def _fillings(
 ) -> dict[str, Filling]:
     fillings: dict[str, Filling] = {}
     for name, value in parameters.items():
-        if isinstance(value, list | tuple):
+        if isinstance(value, list):
             fillings[name] = tuple(_word(item) for item in value)
-        elif not (value is False and _only_switches(manifest, name)):
+        else:
             fillings[name] = _word(value)
     for slot, declared in manifest.files.items():
         names = tuple(file.name for file in files if file.slot == slot)
@@ -306,11 +215,6 @@ def _fillings(
     for name in secrets:
         fillings[f"secrets.{name}"] = f"{SECRETS_DIRECTORY}/{name}"
     return fillings
-
-
-def _only_switches(manifest: Manifest, name: str) -> bool:
-    """A boolean that some `when` tests is a switch: false means that the part is left out."""
-    return any(isinstance(part, Part) and part.when == name for part in manifest.argv)
 
 
 def _word(value: Any) -> str:
@@ -339,15 +243,23 @@ def _elements(
     """Yield each element: literal or filled, its template, the current item, and whose item."""
     for entry in manifest.argv:
         if isinstance(entry, Part):
-            name = entry.each or entry.when or ""
-            given = fillings.get(name)
-            items = (given or ()) if entry.each is not None else ("",) if given else ()
+            if entry.each is not None:
+                items = fillings.get(entry.each, ())
+            else:
+                items = ("",) if _is_given(manifest, entry.when or "", fillings) else ()
             for item in items:
                 for text in entry.argv:
                     yield _literal_or_filled(text), text, item, entry.each
         else:
             for text in (entry,) if isinstance(entry, str) else entry:
                 yield _literal_or_filled(text), text, "", None
+
+
+def _is_given(manifest: Manifest, name: str, fillings: Mapping[str, Filling]) -> bool:
+    """Whether a `when` holds. An empty text is given; a switch that is off, or no item, is not."""
+    parameter = manifest.parameters.get(name)
+    off = "false" if parameter is not None and parameter.type == "boolean" else ()
+    return fillings.get(name, ()) not in (off, ())
 
 
 def _literal_or_filled(text: str) -> str:
@@ -426,8 +338,9 @@ def check_argv_fits(argv: tuple[str, ...], env: Mapping[str, str], most_bytes: i
             _too_long(f"The variable {name} is {size} bytes, the system takes {MAX_ARGUMENT}.")
     words = [*argv, *(f"{name}={value}" for name, value in env.items())]
     total = sum(len(word.encode("utf-8", "surrogateescape")) + 1 + 8 for word in words)
-    if total > most_bytes:
-        _too_long(f"Arguments and environment take {total} bytes, the system gives {most_bytes}.")
+    most = min(most_bytes, MAX_ARGUMENTS)
+    if total > most:
+        _too_long(f"Arguments and environment take {total} bytes, the system gives {most}.")
 
 
 def _too_long(because: str) -> None:
@@ -477,6 +390,8 @@ def _targets(manifest: Manifest, fillings: Mapping[str, Filling]) -> Iterator[Ta
         if not listed:
             yield Target(use.name, _fill(use.targets, fillings))
             continue
+        if not listed[0]:
+            yield Target(use.name, None)  # the capability is used all the same
         for item in listed[0]:
             whole = {
                 name: item if isinstance(value, tuple) else value
@@ -498,14 +413,8 @@ def endpoint(text: str) -> Endpoint:
     Raises:
         Refused: ``admission.closed-parameters``.
     """
-    written = text if "://" in text else f"tcp://{text}"
-    try:
-        split = urlsplit(written)
-        port = split.port or _DEFAULT_PORTS.get(split.scheme)
-        if split.hostname and port:
-            return Endpoint(split.hostname, port)
-    except ValueError:
-        pass
+    if found := formats.host_and_port(text):
+        return Endpoint(*found)
     raise Refused(
         "admission.closed-parameters",
         "INVALID_PARAMETERS",

@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,15 +12,33 @@ from executor.manifest import Condition, Extract, Manifest, Outcome, Parameter, 
 from executor.plain_yaml import Document, Path
 from executor.problems import Faulty, Problem, did_you_mean, problem_at, read
 from executor.refusal import TABLE, Refused
-from executor.rules import freezing, outcomes, shells
+from executor.rules import formats, freezing, outcomes, shells, values
+from executor.template import Template
 
-RESERVED_ENVIRONMENT = frozenset({"PATH", "HOME", "TMPDIR"})
+RESERVED_ENVIRONMENT = frozenset({"PATH", "HOME", "TMPDIR", "PWD"})
 LOADER_ENVIRONMENT = re.compile(
-    r"LD_.*|GLIBC_TUNABLES|GCONV_PATH|BASH_ENV|ENV|SHELLOPTS|PS4|IFS|PYTHON(PATH|HOME|STARTUP)"
-    r"|PERL5(LIB|OPT)|RUBY(LIB|OPT)|NODE_OPTIONS|JAVA_TOOL_OPTIONS|GIT_(SSH|SSH_COMMAND|EXEC_PATH)"
-    r"|GIT_(ASKPASS|PROXY_COMMAND|EXTERNAL_DIFF|EDITOR|PAGER)|SSH_ASKPASS|EDITOR|VISUAL|PAGER"
+    r"LD_.*|GLIBC_TUNABLES|GCONV_PATH|LOCPATH|NLSPATH|HOSTALIASES|OPENSSL_.*"
+    r"|BASH_ENV|ENV|SHELL|SHELLOPTS|BASHOPTS|PROMPT_COMMAND|PS4|IFS|CDPATH|ZDOTDIR|KSH_ENV"
+    r"|PYTHON.*|PERL.*|RUBY(LIB|OPT)|GEM_(HOME|PATH)|BUNDLE_.*|NODE_(OPTIONS|PATH)|NPM_CONFIG_.*"
+    r"|_?JAVA_.*|JDK_JAVA_OPTIONS|CLASSPATH|DOTNET_.*|CORECLR_.*|PHPRC|PHP_INI_SCAN_DIR|LUA_.*"
+    r"|GIT_(SSH|SSH_COMMAND|EXEC_PATH|ASKPASS|PROXY_COMMAND|EXTERNAL_DIFF|EDITOR|SEQUENCE_EDITOR"
+    r"|PAGER|CONFIG.*|TEMPLATE_DIR|DIR|COMMON_DIR|WORK_TREE|ALTERNATE_OBJECT_DIRECTORIES)"
+    r"|SSH_ASKPASS|SUDO_ASKPASS|EDITOR|VISUAL|.*PAGER|BROWSER|LESS(OPEN|CLOSE)|MAKEFLAGS"
+    r"|CURL_HOME|WGETRC|NETRC|XDG_CONFIG_.*|KUBECONFIG|DOCKER_CONFIG|PIP_.*|CARGO_.*|RUSTC?_WRAPPER"
 )
 """Variables that make a command load or run something; no caller's value may reach them."""
+
+
+_APART = frozenset({"effect", "env", "isolation", "limits", "stage"})
+"""What can be wrong in itself and leaves the rest to be judged: nothing else refers to it."""
+_FITTING = {
+    "string": {"format", "pattern", "min_length", "max_length"},
+    "integer": {"minimum", "maximum", "exclusive_minimum", "exclusive_maximum", "multiple_of"},
+    "number": {"minimum", "maximum", "exclusive_minimum", "exclusive_maximum", "multiple_of"},
+    "boolean": set[str](),
+    "array": {"items", "min_items", "max_items", "unique_items"},
+}
+"""What says something about a value of each type; elsewhere JSON Schema would pass it over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +60,11 @@ def load(source: bytes, file: str, capabilities: Mapping[str, Any]) -> Tool:
     Raises:
         Faulty: with every problem found.
     """
-    manifest, document = read(source, file, Manifest)
-    problems = list(_Check(manifest, document, file, capabilities).run())
-    if problems:
-        raise Faulty(sorted(problems, key=lambda p: (p.line, p.column)))
+
+    def check(manifest: Manifest, document: Document) -> Iterator[Problem]:
+        return _Check(manifest, document, file, capabilities).run()
+
+    manifest, _ = read(source, file, Manifest, check, apart=_APART)
     return Tool(manifest, hashlib.sha256(source).hexdigest(), file)
 
 
@@ -71,7 +91,9 @@ class _Check:
     def run(self) -> Iterator[Problem]:
         yield from self._command()
         yield from self._parameters()
-        yield from self._files_and_stage()
+        yield from self._files()
+        yield from self._stage()
+        yield from self._stdin()
         yield from self._argv()
         yield from self._templates()
         yield from self._identity()
@@ -79,6 +101,7 @@ class _Check:
         yield from self._secrets()
         yield from self._capabilities()
         yield from self._outcomes()
+        yield from self._limits()
         yield from self._reverse()
 
     def _problem(self, path: Path, found: str, instead: str) -> Problem:
@@ -111,58 +134,137 @@ class _Check:
                     f"{name!r} is no parameter",
                     did_you_mean(name, self.manifest.parameters),
                 )
+            elif name in self.manifest.required[:index]:
+                yield self._problem(("required", index), f"{name!r} stands twice", "Remove one")
 
     def _parameter(self, path: Path, parameter: Parameter) -> Iterator[Problem]:
-        if parameter.type == "array":
-            if parameter.items is None:
-                yield self._problem(path, "a list without `items`", "Say what its items are")
-            elif parameter.items.type == "array":
-                yield self._problem((*path, "items"), "a list of lists", "Use a list of scalars")
-            else:
-                yield from self._parameter((*path, "items"), parameter.items)
-        elif parameter.items is not None:
-            yield self._problem((*path, "items"), "`items` without type array", "Remove it")
+        problems = list(self._schema(path, parameter))
+        yield from problems
+        if problems or _is_unset(parameter.default):
+            return
+        for fault in values.faults(parameter, parameter.default):
+            yield self._problem(
+                (*path, "default"), fault.removeprefix(": "), "Give a default that is valid"
+            )
+        for fault in values.line_faults(parameter, parameter.default):
+            yield self._problem(
+                (*path, "default"), fault.removeprefix(": "), "Say `multiline: true`, or remove it"
+            )
+
+    def _schema(self, path: Path, parameter: Parameter) -> Iterator[Problem]:
+        """Check what a parameter says about its values."""
+        kind = parameter.type
+        for key in sorted(set().union(*_FITTING.values()) - _FITTING[kind]):
+            if getattr(parameter, key) not in (None, False):
+                word = _camel(key)
+                yield self._problem(
+                    (*path, word), f"{word} says nothing about type {kind}", "Remove it"
+                )
+        if kind == "array":
+            yield from self._items(path, parameter.items)
         if parameter.pattern is not None:
             yield from self._regex((*path, "pattern"), parameter.pattern)
-        if not _is_unset(parameter.default):
-            for fault in _schema_faults(parameter.schema(), parameter.default):
-                yield self._problem((*path, "default"), fault, "Give a default that is valid")
+        for least, most in (
+            ("min_length", "max_length"),
+            ("min_items", "max_items"),
+            ("minimum", "maximum"),
+        ):
+            low, high = getattr(parameter, least), getattr(parameter, most)
+            if low is not None and high is not None and low > high:
+                yield self._problem(
+                    (*path, _camel(least)), f"{low} is more than {_camel(most)}", "Swap them"
+                )
+        for word, allowed in (("enum", parameter.enum or ()), ("const", (parameter.const,))):
+            for value in allowed:
+                if not _is_unset(value) and (fault := values.faults(_bare(parameter), value)):
+                    yield self._problem((*path, word), fault[0].removeprefix(": "), "Correct it")
+
+    def _items(self, path: Path, items: Parameter | None) -> Iterator[Problem]:
+        if items is None:
+            yield self._problem(path, "a list without `items`", "Say what its items are")
+        elif items.type == "array":
+            yield self._problem((*path, "items"), "a list of lists", "Use a list of scalars")
+        else:
+            yield from self._schema((*path, "items"), items)
+            if not _is_unset(items.default):
+                yield self._problem(
+                    (*path, "items", "default"),
+                    "no item is ever left out",
+                    "Give the list itself a default",
+                )
 
     # -- files ------------------------------------------------------------------------------
 
-    def _files_and_stage(self) -> Iterator[Problem]:
+    def _files(self) -> Iterator[Problem]:
+        names: dict[str, str] = {}
         for name, slot in self.manifest.files.items():
-            if slot.name is not None and freezing.safe_name(slot.name) != slot.name:
+            path: Path = ("files", name, "name")
+            if slot.name is None:
+                continue
+            if freezing.safe_name(slot.name) != slot.name:
                 yield self._problem(
-                    ("files", name, "name"),
+                    path,
                     f"{slot.name!r} is not a safe file name",
                     f"Write {freezing.safe_name(slot.name)!r}",
                 )
-            if slot.many and slot.name is not None:
+            if slot.many:
+                yield self._problem(path, "one name for many files", "Remove name or many")
+            if slot.name.casefold() in names:
                 yield self._problem(
-                    ("files", name, "name"), "one name for many files", "Remove name or many"
+                    path,
+                    f"files.{names[slot.name.casefold()]} has the same name",
+                    "Give it another one",
                 )
-        for key in self.manifest.stage:
+            names[slot.name.casefold()] = name
+
+    def _stage(self) -> Iterator[Problem]:
+        taken: dict[str, str] = {}
+        for key, text in self.manifest.stage.items():
+            path: Path = ("stage", key)
             steps = key.removesuffix("/").split("/")
             if any(freezing.safe_name(step) != step for step in steps):
                 yield self._problem(
-                    ("stage", key),
+                    path,
                     f"{key!r} is not a safe relative path",
-                    "Use plain names separated by /, without . and ..",
+                    "Use plain names separated by /, without leading dots or dashes",
                 )
-        stdin = self.manifest.stdin
-        if stdin is not None:
-            if (stdin.file is None) == (stdin.text is None):
-                yield self._problem(("stdin",), "not exactly one source", "Give `file` or `text`")
-            slot_name = stdin.file
-            if slot_name is not None and slot_name not in self.manifest.files:
+            if key.endswith("/") and text:
                 yield self._problem(
-                    ("stdin", "file"),
-                    f"{slot_name!r} is no file slot",
-                    did_you_mean(slot_name, self.manifest.files),
+                    path, "a directory with a text", 'Write "", or remove the last /'
                 )
-            elif slot_name is not None and self.manifest.files[slot_name].many:
-                yield self._problem(("stdin", "file"), "a slot of many files", "Name a single one")
+            folded = "/".join(steps).casefold()
+            other = next(
+                (
+                    taken[one]
+                    for one in taken
+                    if one == folded
+                    or (folded.startswith(one + "/") and not taken[one].endswith("/"))
+                    or (one.startswith(folded + "/") and not key.endswith("/"))
+                ),
+                None,
+            )
+            if other is not None:
+                yield self._problem(
+                    path, f"{other!r} is in the same place", "Give one of them another name"
+                )
+            taken[folded] = key
+
+    def _stdin(self) -> Iterator[Problem]:
+        stdin = self.manifest.stdin
+        if stdin is None:
+            return
+        if (stdin.file is None) == (stdin.text is None):
+            yield self._problem(("stdin",), "not exactly one source", "Give `file` or `text`")
+        if stdin.file is None:
+            return
+        if stdin.file not in self.manifest.files:
+            yield self._problem(
+                ("stdin", "file"),
+                f"{stdin.file!r} is no file slot",
+                did_you_mean(stdin.file, self.manifest.files),
+            )
+        elif self.manifest.files[stdin.file].many:
+            yield self._problem(("stdin", "file"), "a slot of many files", "Name a single one")
 
     # -- templates --------------------------------------------------------------------------
 
@@ -213,6 +315,13 @@ class _Check:
                 yield from self._template(
                     ("isolation", key, index), text, files=False, optional=True
                 )
+        for index, text in enumerate(network):
+            if _is_fixed(text) and formats.host_and_port(text) is None:
+                yield self._problem(
+                    ("isolation", "network", index),
+                    f"{text!r} does not name a host and a port",
+                    "Write host:port, or a URL with a port or a well-known scheme",
+                )
         for key, text in manifest.stage.items():
             yield from self._template(("stage", key), text)
         if manifest.stdin is not None and manifest.stdin.text is not None:
@@ -241,8 +350,12 @@ class _Check:
         try:
             parsed = template.parse(text)
         except ValueError as bad:
-            yield self._problem(path, str(bad), "Close it, or write {{ or }}")
+            yield self._problem(path, str(bad), "Write {name}, and a brace itself as {{ or }}")
             return
+        if lists and len(self._lists(parsed)) > 1:
+            yield self._problem(
+                path, "more than one list", "Write an entry of its own for each list"
+            )
         for reference in template.references(parsed):
             name = str(reference)[1:-1]
             if reference.kind == "item":
@@ -273,6 +386,10 @@ class _Check:
                     f"Require it, give it a default, or write {{when: {name}, argv: [...]}}",
                 )
 
+    def _lists(self, parsed: Template) -> set[str]:
+        names = {str(reference)[1:-1] for reference in template.references(parsed)}
+        return {name for name in names & set(self.manifest.parameters) if self._is_list(name)}
+
     def _names(self, *, files: bool = True) -> set[str]:
         names = set(self.manifest.parameters)
         if files:
@@ -299,6 +416,12 @@ class _Check:
 
     def _identity(self) -> Iterator[Problem]:
         known = set(self.manifest.parameters) | {f"files.{name}" for name in self.manifest.files}
+        if self.manifest.identity == ():
+            yield self._problem(
+                ("identity",),
+                "nothing, by which every action is the same",
+                "Name what makes it the same thing, or remove `identity`",
+            )
         for index, part in enumerate(self.manifest.identity or ()):
             name = part.set if isinstance(part, SetOf) else part
             if name not in known:
@@ -315,7 +438,7 @@ class _Check:
                 yield self._problem(
                     path, f"{name} belongs to the staging area", "Remove it; it is always set"
                 )
-            elif LOADER_ENVIRONMENT.fullmatch(name) and "{" in text:
+            elif LOADER_ENVIRONMENT.fullmatch(name) and not _is_fixed(text):
                 yield self._problem(
                     path,
                     f"{name} can make the command run something, and its value comes from outside",
@@ -324,16 +447,19 @@ class _Check:
             yield from self._template(path, text, optional=True)
 
     def _secrets(self) -> Iterator[Problem]:
+        taken = {*self.manifest.env, *RESERVED_ENVIRONMENT}
         for name, secret in self.manifest.secrets.items():
             path: Path = ("secrets", name)
             if (secret.env is None) == (not secret.file):
                 yield self._problem(
                     path, "not exactly one way in", "Give `env: NAME` or `file: true`"
                 )
-            if secret.env in self.manifest.env or secret.env in RESERVED_ENVIRONMENT:
+            if secret.env in taken:
                 yield self._problem(
                     (*path, "env"), f"{secret.env} is set twice", "Use another name"
                 )
+            if secret.env is not None:
+                taken.add(secret.env)
             if secret.text.count("{secret}") != 1:
                 yield self._problem(
                     (*path, "text"), "not exactly one {secret}", 'Write like "Bearer {secret}"'
@@ -346,6 +472,10 @@ class _Check:
                         (*path, "source"),
                         "not exactly one source",
                         "Give `file`, `environment` or `command`",
+                    )
+                if source.command == ():
+                    yield self._problem(
+                        (*path, "source", "command"), "no command", "Name a program"
                     )
 
     # -- capabilities, outcomes, reverse ------------------------------------------------------
@@ -408,9 +538,20 @@ class _Check:
 
     def _regex(self, path: Path, pattern: str) -> Iterator[Problem]:
         try:
-            re.compile(pattern)
-        except (re.error, OverflowError, RecursionError) as bad:
-            yield self._problem(path, f"not a regular expression: {bad}", "Correct it")
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")  # of what a later Python will read in another way
+                re.compile(pattern)
+        except (re.error, ValueError, OverflowError, RecursionError, Warning) as bad:
+            found = str(bad) or type(bad).__name__
+            yield self._problem(path, f"not a regular expression: {found}", "Correct it")
+
+    def _limits(self) -> Iterator[Problem]:
+        limits = self.manifest.limits
+        for key in ("deadline", "memory", "cpu"):
+            if getattr(limits, key) == 0:
+                yield self._problem(
+                    ("limits", key), "nothing can run within it", "Write more than 0"
+                )
 
     def _reverse(self) -> Iterator[Problem]:
         if self.manifest.revertible and self.manifest.reverse is None:
@@ -429,7 +570,19 @@ def _is_unset(value: Any) -> bool:
     return value is msgspec.UNSET
 
 
-def _schema_faults(schema: dict[str, Any], value: Any) -> list[str]:
-    from executor.rules.admission import schema_faults
+def _is_fixed(text: str) -> bool:
+    """Whether no value from outside is part of ``text``; a broken template is told elsewhere."""
+    try:
+        return not template.references(template.parse(text))
+    except ValueError:
+        return False
 
-    return schema_faults(schema, value)
+
+def _bare(parameter: Parameter) -> Parameter:
+    """Give the type alone, for what the other words of the schema are compared with."""
+    return Parameter(type=parameter.type, items=parameter.items)
+
+
+def _camel(key: str) -> str:
+    first, *rest = key.split("_")
+    return first + "".join(map(str.title, rest))
