@@ -4,10 +4,10 @@ import base64
 import email.policy
 import hashlib
 import os
-import shutil
 import socket
 import subprocess
 import tempfile
+import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from email.message import EmailMessage
@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import click
-import trio
 
-from executor.cli.output import printable, say
+from executor.cli import working
+from executor.cli.output import note, printable, say, styled
+from executor.cli.signals import NOTHING_HAPPENED, Interrupted
 from executor.embedding import Executor, open_executor
 from executor.receipt import Receipt
 from executor.refusal import Refused
@@ -50,22 +51,30 @@ outcomes:
 def command() -> int:
     """Deliver a real message, refuse a tampered one, and keep a secret: shown step by step.
 
-    Starts an SMTP server on loopback, sends with the real curl, and leaves nothing behind. Needs
-    curl, and the extra `demo`; without bubblewrap it says what it cannot show.
+    Starts a mail server on loopback, sends to it with the real curl, and leaves nothing behind.
+    Needs curl, and the extra `demo` (pip install 'sealed-executor[demo]'). Without bubblewrap it
+    says what it cannot show. Exits with 0 when all that was shown held, else with 1.
 
     \b
     Example:
       executor demo
     """
-    if shutil.which("curl") is None:
-        raise click.ClickException("The demo sends with curl, which is not installed.")
-    with tempfile.TemporaryDirectory(prefix="executor-demo-") as made:
-        story = _Story(Path(made))
-        trio.run(story.tell)
+    story = _Story()
+    try:
+        working.run(story.tell)
+    except Interrupted:
+        note("the demo was interrupted; its server and its files are gone.")
+        return NOTHING_HAPPENED
     if story.failed:
-        say(click.style(f"\n{story.failed} of the points above did not hold.", fg="red"))
+        say(styled(f"\n{story.failed} of the points above did not hold.", "red", bold=True))
         return 1
-    say(click.style("\nAll of it held.", fg="green", bold=True))
+    if story.not_shown:
+        say(styled("\nAll that was shown held. Not shown:", "yellow", bold=True))
+        for what in story.not_shown:
+            say(f"  {what}")
+        say("`executor doctor` says what is missing here, and how to get it.")
+        return 0
+    say(styled("\nAll of it held.", "green", bold=True))
     return 0
 
 
@@ -81,13 +90,19 @@ class _Mailbox:
 
 
 class _Story:
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
+    def __init__(self) -> None:
+        self._directory = Path()
         self._mailbox = _Mailbox()
         self._server = ""
         self.failed = 0
+        self.not_shown: list[str] = []
 
     async def tell(self) -> None:
+        with tempfile.TemporaryDirectory(prefix="executor-demo-") as made:
+            self._directory = Path(made)
+            await self._tell()
+
+    async def _tell(self) -> None:
         manifests = self._directory / "manifests"
         manifests.mkdir()
         (manifests / "demo.look.yaml").write_text(_LOOK)
@@ -112,7 +127,8 @@ class _Story:
         say("An SMTP server listens on loopback; its mailbox is empty.")
         level = next(entry for entry in executor.levels if entry.level == "namespaced")
         if not level.works:
-            say(click.style(f"No sandbox here, so less can be shown: {level.why}", fg="yellow"))
+            say(styled("NO SANDBOX HERE, so less can be shown.", "yellow", bold=True))
+            say(styled(textwrap.fill(printable(level.why), 98), "yellow"))
 
     async def _deliver(self, executor: Executor) -> None:
         _head("1. A message with an attachment is sent, by the real curl")
@@ -128,8 +144,8 @@ class _Story:
             f"frozen: a private copy of {file.size} bytes, sha256 {file.sha256[:16]}...",
             "before the start the copy and curl itself were hashed again",
         )
-        argv = " ".join(receipt.action.argv)
-        say(f"     run: {argv[:160]}{'...' if len(argv) > 160 else ''}")
+        say("       what ran:")
+        say(_wrapped(" ".join(receipt.action.argv)))
         arrived = self._mailbox.messages[0] if self._mailbox.messages else b""
         self._point(
             _attachment(arrived) == attachment,
@@ -169,7 +185,7 @@ class _Story:
                 with await gate.verify(frozen):
                     self._point(False, "it was not noticed", "")
             except Refused as no:
-                self._point(True, f"refused by {no.rule} ({no.code})", printable(no.because))
+                self._point(True, f"refused by {no.rule} ({no.code})", no.because)
         count = len(self._mailbox.messages)
         self._point(count == 1, f"the server still has {count} message", "nothing was started")
 
@@ -178,7 +194,8 @@ class _Story:
         secret = os.environ[SECRET_NAME]
         file = self._directory / "password.txt"
         file.write_text(secret)
-        with subprocess.Popen(["sleep", "600"]) as other:
+        # It waits for us to close its stdin: it cannot outlive us, however we end.
+        with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as other:
             try:
                 places = ["/proc/self/environ", f"/proc/{other.pid}/environ", str(file)]
                 seen = _seen_without_sandbox(secret, places)
@@ -196,7 +213,8 @@ class _Story:
             seen == places, f"started plainly, it finds the secret in {len(seen)} of 3", "as usual"
         )
         if receipt.action is not None and receipt.action.admitted.reach.level == "bare":
-            say(click.style("   Not shown: without bubblewrap there is no sandbox.", fg="yellow"))
+            say(styled("   --  through the gate: NOT SHOWN, there is no sandbox", "yellow"))
+            self.not_shown.append("that a command cannot reach the executor's secrets")
             return
         self._point(
             receipt.status == "delivered",
@@ -206,10 +224,10 @@ class _Story:
 
     def _point(self, holds: bool, what: str, why: str) -> None:
         self.failed += not holds
-        sign = click.style("ok ", fg="green") if holds else click.style("NO ", fg="red")
-        say(f"   {sign} {what}")
+        sign = styled("ok ", "green") if holds else styled("NO ", "red")
+        say(f"   {sign} {printable(what)}")
         if why:
-            say(click.style(f"       {why}", dim=True))
+            say(styled(_wrapped(why), dim=True))
 
     def _request(self, message: Path) -> Request:
         return Request(
@@ -242,13 +260,23 @@ def _smtp_server(mailbox: _Mailbox) -> Iterator[int]:
         from aiosmtpd.controller import Controller
     except ImportError:
         raise click.ClickException(
-            "The demo's mail server is not installed: pip install 'sealed-executor[demo]'"
+            "the demo's mail server is not installed: pip install 'sealed-executor[demo]'."
         ) from None
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = int(free.getsockname()[1])
-    controller = Controller(mailbox, hostname="127.0.0.1", port=port)
-    controller.start()
+    try:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = int(free.getsockname()[1])
+        controller = Controller(
+            mailbox,
+            hostname="127.0.0.1",
+            port=port,
+            server_hostname="localhost",  # its own name would be looked up, which can take long
+        )
+        controller.start()
+    except OSError as failed:
+        raise click.ClickException(
+            f"the demo's mail server could not listen on 127.0.0.1: {failed.strerror or failed}."
+        ) from None
     try:
         yield port
     finally:
@@ -279,4 +307,16 @@ def _sha256(content: bytes) -> str:
 
 
 def _head(text: str) -> None:
-    say("\n" + click.style(text, bold=True))
+    say("\n" + styled(text, bold=True))
+
+
+def _wrapped(text: str) -> str:
+    indent = " " * 7
+    return textwrap.fill(
+        printable(text),
+        98,
+        initial_indent=indent,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

@@ -1,17 +1,16 @@
 """Doctor: what this machine can promise, proven by a probe."""
 
-import shutil
+from collections.abc import Iterable
 from typing import Any
 
 import click
-import trio
 
+from executor.cli import working
 from executor.cli.options import opening
-from executor.cli.output import print_json, printable, writing
-from executor.embedding import open_executor
+from executor.cli.output import print_json, printable, say, styled
+from executor.embedding import Executor, open_executor
+from executor.refusal import Refused
 from executor.rules.isolation import strongest
-
-_COMMANDS = {"curl": "mail.send, http.post", "git": "git.push", "cp": "file.copy"}
 
 
 @click.command("doctor")
@@ -20,51 +19,81 @@ _COMMANDS = {"curl": "mail.send, http.post", "git": "git.push", "cp": "file.copy
 def command(as_json: bool, **options: Any) -> int:
     """Say which isolation levels work here, what is missing, and how to get it.
 
-    Each level is tried with a real command. Exits with 0 when namespaced isolation works, else
-    with 1.
+    Each level is tried with a real command: finding a program proves nothing. Beside that it says
+    for every loaded tool whether its command is there. Exits with 0 when namespaced isolation
+    works, else with 1.
 
     \b
     Example:
       executor doctor
+      executor doctor --json --manifest tools
     """
     found: dict[str, Any] = {}
 
     async def look() -> None:
         async with open_executor(**options) as executor:
-            found["state"] = str(executor.state)
-            found["tools"] = sorted(executor.tools)
-            found["levels"] = executor.levels
+            found.update(_look(executor))
 
-    trio.run(look)
-    levels = found["levels"]
-    best = strongest(levels)
-    found["strongest"] = best.level
-    found["commands"] = {name: shutil.which(name) for name in _COMMANDS}
+    working.run(look)
     if as_json:
-        shown = [
-            {"level": e.level, "works": e.works, "why": e.why, "missing": list(e.missing)}
-            for e in levels
-        ]
-        print_json(found | {"levels": shown})
+        print_json(found)
     else:
-        with writing():
-            click.echo("\n".join(_lines(found)))
-    return 0 if best.level == "namespaced" else 1
+        say("\n".join(_lines(found)))
+    return 0 if found["strongest"] == "namespaced" else 1
 
 
-def _lines(found: dict[str, Any]) -> list[str]:
-    lines = ["Isolation, each level tried with a real command:"]
-    for entry in found["levels"]:
-        sign = (
-            click.style("works ", fg="green") if entry.works else click.style("not here", fg="red")
-        )
-        lines.append(f"  {entry.level:<11} {sign}  {printable(entry.why)}")
-        lines += [f"  {'':<11}   missing: {missing}" for missing in entry.missing]
-    lines.append(f"Actions run as {found['strongest']}, the strongest that works.")
-    if found["strongest"] == "bare":
-        lines.append("Tools that require more are refused, unless --degraded accepts it.")
-    lines.append("Commands of the shipped tools:")
-    for name, path in found["commands"].items():
-        lines.append(f"  {name:<11} {path or 'not installed'} ({_COMMANDS[name]})")
-    lines.append(f"State directory: {found['state']}")
-    return lines
+def _look(executor: Executor) -> dict[str, Any]:
+    tools = executor.tools
+    return {
+        "strongest": strongest(executor.levels).level,
+        "degraded": executor.gate.degraded,
+        "levels": [
+            {"level": e.level, "works": e.works, "why": e.why, "missing": list(e.missing)}
+            for e in executor.levels
+        ],
+        "tools": [{"tool": name, **_command(executor, name)} for name in sorted(tools)],
+        "trusted": list(executor.gate.commands.trusted),
+        "state": str(executor.state),
+    }
+
+
+def _command(executor: Executor, tool: str) -> dict[str, Any]:
+    manifest = executor.tools[tool].manifest
+    facts: dict[str, Any] = {
+        "command": manifest.command,
+        "requires": manifest.isolation.level,
+        "path": None,
+        "why": None,
+        "todo": None,
+    }
+    try:
+        return facts | {"path": executor.gate.commands.pin(manifest.command).argv(())[-1]}
+    except Refused as no:
+        return facts | {"why": f"{no.code}: {no.because}", "todo": no.todo}
+
+
+def _lines(found: dict[str, Any]) -> Iterable[str]:
+    yield "Isolation, each level tried with a real command:"
+    for level in found["levels"]:
+        sign, color = ("works", "green") if level["works"] else ("not here", "red")
+        yield f"  {level['level']:<11} {styled(f'{sign:<8}', color)}  {printable(level['why'])}"
+        for missing in level["missing"]:
+            yield f"  {'':<11} {'':<8}  missing: {printable(missing)}"
+    yield f"Actions run as {found['strongest']}, the strongest that works."
+    lacking = [tool["tool"] for tool in found["tools"] if tool["requires"] == "namespaced"]
+    if found["strongest"] == "bare" and lacking:
+        if found["degraded"]:
+            yield "Degraded mode is on: tools that require more run all the same, and say so."
+        else:
+            yield f"Refused here, because they require more: {', '.join(lacking)}."
+            yield "  (--degraded, or `degraded: true` in the configuration, would accept it.)"
+    yield "Tools, and the commands behind them:"
+    width = max((len(tool["tool"]) for tool in found["tools"]), default=0)
+    for tool in found["tools"]:
+        name = f"{tool['tool']:<{width}}"
+        if tool["path"] is not None:
+            yield f"  {name}  {printable(tool['path'])}"
+        else:
+            yield f"  {name}  {styled('not here', 'red')}  {printable(tool['why'])}"
+            yield f"  {'':<{width}}            {printable(tool['todo'])}"
+    yield f"State directory: {printable(found['state'])}"

@@ -1,17 +1,19 @@
-"""Output: what people read, and what programs read."""
+"""Output: what people read, and what programs read.
 
-import contextlib
+Nothing here raises: a reader that went away, or a full disk behind stdout, changes nothing about
+what was done.
+"""
+
 import json
 import os
 import sys
-from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any, TextIO
 
-from executor.receipt import Receipt
-from executor.refusal import Refused
+from executor.refusal import Recovery, Refused
 
-NOTHING_HAPPENED = 5
-FAULT = 70
+if TYPE_CHECKING:
+    from executor.receipt import Receipt
+
 MOST_SHOWN = 2000
 """Characters of a command's own output that people are shown."""
 _SIGNS = {
@@ -21,101 +23,203 @@ _SIGNS = {
     "undelivered": ("red", "did not happen"),
     "pending": ("yellow", "waiting for approval"),
 }
-
-
-@contextlib.contextmanager
-def writing() -> Iterator[None]:
-    """Survive a reader that went away; what was done keeps its exit code."""
-    try:
-        yield
-    except (BrokenPipeError, ValueError, OSError):
-        with contextlib.suppress(OSError):
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, 1)
-
-
-def print_json(value: Any) -> None:
-    """Write one JSON object on stdout, whatever the locale."""
-    with writing():
-        sys.stdout.write(json.dumps(value, ensure_ascii=True) + "\n")
-        sys.stdout.flush()
+_RECOVERIES: dict[Recovery, str] = {
+    "wait": "wait for the earlier one to end",
+    "stop": "do not ask again",
+    "ask": "let a person look before it is asked again",
+    "fix": "correct what is said above, then ask again",
+    "retry": "the same may be asked again as it is",
+}
+_INVISIBLE = frozenset(
+    "\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0"
+    + "".join(map(chr, (*range(0x180B, 0x1810), *range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0))))
+)
+"""Characters that show nothing, although Python counts them as printable."""
+_RESULT_KEYS = (
+    "status",
+    "code",
+    "stage",
+    "recovery",
+    "result_id",
+    "attempt",
+    "action_digest",
+    "receipt",
+    "isolation",
+    "rule",
+    "because",
+    "todo",
+    "reply",
+    "output",
+)
+_failed: list[str] = []
 
 
 def say(text: str) -> None:
-    """Tell people on stdout; colours only where a terminal shows them."""
+    """Tell people on stdout."""
+    _put(sys.stdout, text)
+
+
+def note(text: str) -> None:
+    """Tell people on stderr, as words of the executor itself."""
+    _put(sys.stderr, f"executor: {text}")
+
+
+def warn(text: str) -> None:
+    """Tell people on stderr."""
+    _put(sys.stderr, text)
+
+
+def print_json(value: Any) -> None:
+    """Write one JSON object on one line of stdout, whatever the locale."""
+    _put(sys.stdout, json.dumps(value, ensure_ascii=True))
+
+
+def lost() -> bool:
+    """Say whether stdout failed, other than by a reader who went away."""
+    return bool(_failed)
+
+
+def styled(text: str, color: str | None = None, *, bold: bool = False, dim: bool = False) -> str:
+    """Give a text with color; `say` and its like take it out where no terminal shows it."""
     import click
 
-    with writing():
-        click.echo(text)
+    return click.style(text, fg=color, bold=bold or None, dim=dim or None)
 
 
-def tell_receipt(receipt: Receipt, place: str) -> None:
+def printable(text: str, *, lines: bool = False) -> str:
+    """Show control, bidirectional and invisible characters as escapes.
+
+    Args:
+        lines: line breaks stay.
+    """
+    return "".join(
+        character if _shows(character) or (lines and character == "\n") else _escaped(character)
+        for character in text
+    )
+
+
+def tell_receipt(receipt: "Receipt", place: str) -> None:
     """Tell people how an action ended: a delivery on stdout, the rest on stderr."""
-    import click
-
     color, words = _SIGNS[receipt.status]
-    lines = [click.style(f"{receipt.request.tool}: {words}", fg=color, bold=True)]
-    if receipt.code is not None:
-        lines[0] += f" ({receipt.code})"
-    lines.append(f"  {printable(receipt.because)}")
-    if receipt.todo:
-        lines.append(f"  {printable(receipt.todo)}")
+    lines = _head(printable(receipt.request.tool), words, color, receipt.code)
+    lines += _sentences(receipt.because, receipt.todo)
+    if receipt.rule is not None:
+        lines.append(f"  rule       {receipt.rule}, in stage {receipt.stage}")
+    lines += _recovery(receipt.recovery)
     if receipt.result_id:
         lines.append(f"  result id  {printable(receipt.result_id)}")
     if receipt.action is not None:
         reach = receipt.action.admitted.reach
         lines.append(f"  action     sha256:{receipt.action.digest}")
-        lines.append(f"  isolation  {reach.level}, network {reach.network}")
-        lines += [f"             missing: {entry}" for entry in reach.missing]
-    lines.append(f"  receipt    {place}")
-    if receipt.status != "delivered":
-        lines += _said(receipt)
-    with writing():
-        click.echo("\n".join(lines), err=receipt.status != "delivered")
+        lines.append(f"  isolation  {reach.level}, network: {reach.network}")
+        lines += [f"             missing: {printable(entry)}" for entry in reach.missing]
+    if receipt.result()["receipt"] is None:
+        place = "none: it could not be put on record"
+    lines.append(f"  receipt    {printable(place)}")
+    if receipt.status == "delivered":
+        say("\n".join(lines))
+    else:
+        warn("\n".join(lines + _said(receipt)))
 
 
-def refused_result(no: Refused) -> dict[str, Any]:
-    """Give the result of a request that was refused before it had a receipt."""
-    return {
-        "status": "refused",
-        "code": no.code,
-        "stage": no.stage,
-        "recovery": no.recovery,
-        "result_id": None,
-        "attempt": None,
-        "action_digest": None,
-        "receipt": None,
-        "isolation": None,
-        "rule": no.rule,
-        "because": no.because,
-        "todo": no.todo,
-    }
-
-
-def tell_problem(no: Refused) -> None:
-    """Tell people about a refusal that is no action's."""
-    with contextlib.suppress(OSError):
-        sys.stderr.write(f"executor: {printable(str(no))}\n")
-
-
-def printable(text: str) -> str:
-    """Show control, bidirectional and invisible characters as escapes; line breaks stay."""
-    return "".join(
-        character
-        if character.isprintable() or character == "\n"
-        else character.encode("unicode_escape").decode()
-        for character in text
+def tell_refusal(no: Refused) -> None:
+    """Tell people about a refusal that has no receipt."""
+    warn(
+        "\n".join(
+            [
+                *_head("executor", "refused", "red", no.code),
+                *_sentences(no.because, no.todo),
+                f"  rule       {no.rule}, in stage {no.stage}",
+                *_recovery(no.recovery),
+            ]
+        )
     )
 
 
-def _said(receipt: Receipt) -> list[str]:
+def refused_result(no: Refused) -> dict[str, Any]:
+    """Give the result of a request that was refused and has no receipt."""
+    return bare_result(
+        status="refused",
+        code=no.code,
+        stage=no.stage,
+        recovery=no.recovery,
+        rule=no.rule,
+        because=no.because.strip(),
+        todo=no.todo,
+    )
+
+
+def bare_result(**known: Any) -> dict[str, Any]:
+    """Give a result of an end that has no receipt: every key that one with a receipt has."""
+    nothing = dict.fromkeys(_RESULT_KEYS)
+    return nothing | known
+
+
+def _shows(character: str) -> bool:
+    return character.isprintable() and character not in _INVISIBLE
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode()
+
+
+def _head(who: str, words: str, color: str, code: str | None) -> list[str]:
+    return [styled(f"{who}: {words}", color, bold=True) + (f" ({code})" if code else "")]
+
+
+def _sentences(*texts: str | None) -> list[str]:
+    """Indent every line, so that none of them passes for a line of ours."""
+    lines = []
+    for text in texts:
+        first, *more = (text or "").strip().split("\n")
+        lines += [f"  {printable(first)}"] if first else []
+        lines += [f"    {printable(line)}" for line in more]
+    return lines
+
+
+def _recovery(recovery: Recovery | None) -> list[str]:
+    return [] if recovery is None else [f"  recovery   {recovery}: {_RECOVERIES[recovery]}"]
+
+
+def _said(receipt: "Receipt") -> list[str]:
     if receipt.finished is None:
         return []
     lines = []
     for name in ("stdout", "stderr"):
         text = getattr(receipt.finished, name).kept.decode("utf-8", "backslashreplace").strip()
         if text:
-            cut = "" if len(text) <= MOST_SHOWN else f" (first {MOST_SHOWN} characters)"
+            cut = "" if len(text) <= MOST_SHOWN else f" (its last {MOST_SHOWN} characters)"
             lines.append(f"  {name}{cut}:")
-            lines += [f"    {printable(line)}" for line in text[:MOST_SHOWN].splitlines()]
+            lines += [f"    {printable(line)}" for line in text[-MOST_SHOWN:].splitlines()]
     return lines
+
+
+def _put(stream: TextIO, text: str) -> None:
+    import click
+
+    if not _shows_color(stream):
+        text = click.unstyle(text)
+    try:
+        stream.write(text + "\n")
+        stream.flush()
+    except (OSError, ValueError) as failed:
+        _give_up(stream, failed)
+
+
+def _shows_color(stream: TextIO) -> bool:
+    try:
+        terminal = stream.isatty()
+    except ValueError:
+        return False
+    return terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def _give_up(stream: TextIO, failed: Exception) -> None:
+    """Let nothing more go to a stream that failed, the interpreter's last flush neither."""
+    descriptor = 1 if stream is sys.stdout else 2
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, descriptor)
+    os.close(nowhere)
+    if stream is sys.stdout and not isinstance(failed, BrokenPipeError):
+        _failed.append(str(failed))
+        note(f"stdout could not be written: {getattr(failed, 'strerror', None) or failed}.")

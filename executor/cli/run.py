@@ -2,28 +2,28 @@
 
 import contextlib
 import getpass
-import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import click
 import msgspec
-import trio
 
+from executor.cli import signals, working
 from executor.cli.options import opening
-from executor.cli.output import NOTHING_HAPPENED, print_json, refused_result, tell_receipt
+from executor.cli.output import print_json, tell_receipt
 from executor.embedding import Executor, open_executor
 from executor.manifest import Manifest
 from executor.problems import Faulty, read
 from executor.receipt import Receipt
 from executor.refusal import Refused
 from executor.request import AskedBy, FileGiven, Request
-from executor.rules.admission import coerce, find_tool
+from executor.rules.admission import coerce
 
 PROGRESS_FROM = 64 * 2**20
 """Bytes from which on freezing shows how far it has come."""
+REQUEST_FILES = (".yaml", ".yml", ".json")
 
 
 @click.command("run")
@@ -33,14 +33,24 @@ PROGRESS_FROM = 64 * 2**20
     "parameters",
     multiple=True,
     metavar="NAME=VALUE",
-    help="A parameter; repeat it for a list.",
+    help="A parameter of the tool. Repeat it for each entry of a list.",
 )
 @click.option(
-    "-f", "files", multiple=True, metavar="NAME=PATH", help="A file; repeat it for a list."
+    "-f",
+    "files",
+    multiple=True,
+    metavar="NAME=PATH",
+    help="A file for the tool, copied and hashed before anything runs. Repeat it for a list.",
 )
-@click.option("--account", help="On whose behalf, where the manifest does not say.")
-@click.option("--as", "role", help="The role that asks.")
-@click.option("--level", help="The autonomy level of the request.")
+@click.option(
+    "--account",
+    metavar="TEXT",
+    help="On whose behalf the command acts, where the manifest does not say.",
+)
+@click.option("--as", "role", metavar="ROLE", help="The role that asks.  [default: operator]")
+@click.option(
+    "--level", metavar="LEVEL", help="The autonomy level of the request.  [default: Supervised]"
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
 @opening
 def command(
@@ -53,7 +63,12 @@ def command(
     as_json: bool,
     **options: Any,
 ) -> int:
-    """Run one action: a TOOL with -p and -f, or a REQUEST file (.yaml, .yml, .json).
+    """Run one action: a TOOL with -p and -f, or a REQUEST file (.yaml, .yml, .json, or any path
+    with a slash).
+
+    The exit code is the end: 0 delivered, 2 input not valid, 3 refused, 4 unresolved (it may have
+    happened), 5 did not happen. Ctrl-C ends the command and waits until all of it is gone. With
+    --json, stdout has the result and nothing else; words for people go to stderr.
 
     \b
     Example:
@@ -65,50 +80,35 @@ def command(
 
     async def work() -> None:
         async with open_executor(**options) as executor:
-            request = _request(executor, what, parameters, files, account, role, level)
-            await _run(executor, request, told)
+            if _is_request_file(executor, what):
+                if parameters or files:
+                    raise click.UsageError(
+                        "-p and -f go with a tool's name; a request file has its own."
+                    )
+                request = read_request(Path(what))
+            else:
+                request = _request(executor, what, parameters, files)
+            request = _changed(request, account, role, level)
+
+            def tell(receipt: Receipt) -> None:
+                told.append((receipt, str(executor.receipt_path(receipt))))
+                signals.settle(receipt.exit_code)
+
+            with _progress() as progress:
+                signals.begin()
+                await executor.run(request, progress=progress, tell=tell)
 
     try:
-        trio.run(work)
-    except Refused as no:
-        if not told:  # refused before the gate, or the refusal could not be recorded
-            if as_json:
-                print_json(refused_result(no))
+        working.run(work)
+    except (Refused, signals.Interrupted):
+        if not told:
             raise
-    for receipt, place in told:
-        if as_json:
-            print_json(receipt.result())
-        else:
-            tell_receipt(receipt, place)
-        return receipt.exit_code
-    return NOTHING_HAPPENED
-
-
-async def _run(executor: Executor, request: Request, told: list[tuple[Receipt, str]]) -> None:
-    """Run the request until it ends, or until a signal says to end it."""
-    refused: list[Refused] = []
-
-    def tell(receipt: Receipt) -> None:
-        told.append((receipt, str(executor.receipt_path(receipt))))
-
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(_cancel_on_signal, nursery.cancel_scope)
-        with _progress() as progress:
-            try:
-                await executor.run(request, progress=progress, tell=tell)
-            except Refused as no:
-                refused.append(no)
-        nursery.cancel_scope.cancel()
-    if refused:  # not from inside the nursery, which would wrap it into a group
-        raise refused[0]
-
-
-async def _cancel_on_signal(scope: trio.CancelScope) -> None:
-    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
-        async for number in signals:
-            name = signal.Signals(number).name
-            click.echo(f"executor: {name}: ending what runs, and waiting for its end.", err=True)
-            scope.cancel()
+    receipt, place = told[0]
+    if as_json:
+        print_json(receipt.result())
+    if not as_json or receipt.status != "delivered":
+        tell_receipt(receipt, place)
+    return receipt.exit_code
 
 
 @contextlib.contextmanager
@@ -117,44 +117,57 @@ def _progress() -> Iterator[Callable[[int, int], None] | None]:
     if not sys.stderr.isatty():
         yield None
         return
+    with contextlib.ExitStack() as bars:
+        shown: list[Callable[[int], None]] = []
+
+        def show(done: int, total: int) -> None:
+            if total < 2 * PROGRESS_FROM:  # each byte is counted twice: copied, and hashed
+                return
+            with contextlib.suppress(OSError):  # the terminal has gone; freezing goes on
+                if not shown:
+                    shown.append(_bar(bars, total))
+                shown[0](done)
+                if done >= total:
+                    bars.close()
+
+        yield show
+        with contextlib.suppress(OSError):
+            bars.close()
+
+
+def _bar(bars: contextlib.ExitStack, total: int) -> Callable[[int], None]:
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 
     columns = (TextColumn("freezing"), BarColumn(), DownloadColumn(binary_units=True))
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        tasks: list[Any] = []
+    console = Console(file=sys.stderr)
+    progress = Progress(*columns, console=console, transient=True, auto_refresh=False)
+    bar = bars.enter_context(progress)
+    task = bar.add_task("", total=total // 2)
 
-        def show(done: int, total: int) -> None:
-            if total < 2 * PROGRESS_FROM:
-                return
-            if not tasks:
-                tasks.append(bar.add_task("", total=total))
-            bar.update(tasks[0], completed=done)
+    def update(done: int) -> None:
+        bar.update(task, completed=done // 2, refresh=True)
 
-        yield show
+    return update
+
+
+def _is_request_file(executor: Executor, what: str) -> bool:
+    return what not in executor.tools and (what.endswith(REQUEST_FILES) or "/" in what)
 
 
 def _request(
-    executor: Executor,
-    what: str,
-    parameters: tuple[str, ...],
-    files: tuple[str, ...],
-    account: str | None,
-    role: str | None,
-    level: str | None,
+    executor: Executor, what: str, parameters: tuple[str, ...], files: tuple[str, ...]
 ) -> Request:
-    if what.endswith((".yaml", ".yml", ".json")):
-        if parameters or files:
-            raise click.UsageError("-p and -f go with a tool's name; a request file has its own.")
-        request = read_request(Path(what))
-    else:
-        tool = find_tool(executor.tools, what)
-        request = Request(
-            tool=what,
-            asked_by=AskedBy(role=role or "operator", channel="cli", sender=_user()),
-            parameters=_parameters(tool.manifest, parameters),
-            files=_files(files),
-        )
+    tool = executor.tools.get(what)  # an unknown one is refused by the gate, which records it
+    return Request(
+        tool=what,
+        asked_by=AskedBy(role="operator", channel="cli", sender=_user()),
+        parameters=_parameters(tool.manifest if tool else None, _pairs(parameters, "-p")),
+        files=_files(_pairs(files, "-f")),
+    )
+
+
+def _changed(request: Request, account: str | None, role: str | None, level: str | None) -> Request:
     changes: dict[str, Any] = {}
     if account is not None:
         changes["account"] = account
@@ -162,7 +175,12 @@ def _request(
         changes["level"] = level
     if role is not None:
         changes["asked_by"] = msgspec.structs.replace(request.asked_by, role=role)
-    return msgspec.structs.replace(request, **changes)
+    changed = msgspec.structs.replace(request, **changes)
+    try:  # making a value does not check it
+        return msgspec.convert(msgspec.to_builtins(changed), Request)
+    except msgspec.ValidationError as wrong:
+        found, _, place = str(wrong).partition(" - at ")
+        raise _invalid(f"The request is not valid: {place.strip('`$.')}: {found}.") from None
 
 
 def read_request(path: Path) -> Request:
@@ -174,10 +192,13 @@ def read_request(path: Path) -> Request:
     try:
         return read(path.read_bytes(), str(path), Request)[0]
     except Faulty as faulty:
-        found = f"The request is not valid:\n{faulty}\n"
+        raise _invalid(f"The request is not valid:\n{faulty}") from None
     except OSError as failed:
-        found = f"{path}: {failed.strerror}."
-    raise Refused(
+        raise _invalid(f"{path}: {failed.strerror}.") from None
+
+
+def _invalid(found: str) -> Refused:
+    return Refused(
         "admission.closed-request",
         "INVALID_REQUEST",
         because=found,
@@ -185,35 +206,34 @@ def read_request(path: Path) -> Request:
     )
 
 
-def _parameters(manifest: Manifest, given: tuple[str, ...]) -> dict[str, Any]:
-    texts = _pairs(given, "-p")
+def _parameters(manifest: Manifest | None, texts: Mapping[str, list[str]]) -> dict[str, Any]:
+    declared = {} if manifest is None else manifest.parameters
     return {
-        name: coerce(manifest.parameters[name], values)
-        if name in manifest.parameters
-        else values[-1]
+        name: coerce(declared[name], values)
+        if name in declared
+        else values[0]
+        if len(values) == 1
+        else values
         for name, values in texts.items()
     }
 
 
-def _files(given: tuple[str, ...]) -> dict[str, FileGiven]:
-    return {
-        name: paths[0] if len(paths) == 1 else tuple(paths)
-        for name, paths in _pairs(given, "-f").items()
-    }
+def _files(paths: Mapping[str, list[str]]) -> dict[str, FileGiven]:
+    return {name: given[0] if len(given) == 1 else tuple(given) for name, given in paths.items()}
 
 
 def _pairs(given: tuple[str, ...], option: str) -> dict[str, list[str]]:
     pairs: dict[str, list[str]] = {}
     for pair in given:
         name, equals, value = pair.partition("=")
-        if not equals:
-            raise click.UsageError(f"{option} {pair!r} has no '='; write {option} name=value.")
+        if not equals or not name:
+            raise click.UsageError(f"{option} {pair!r}: write {option} name=value.")
         pairs.setdefault(name, []).append(value)
     return pairs
 
 
 def _user() -> str | None:
     try:
-        return getpass.getuser()
+        return getpass.getuser() or None
     except (KeyError, OSError):
         return None
