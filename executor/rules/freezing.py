@@ -45,7 +45,8 @@ def _fit(name: str) -> str:
     stem = stem if tail else name
     while len((stem + tail).encode()) > MAX_NAME_BYTES:
         stem = stem[:-1]
-    return stem + tail
+    # A cut can end in a space, which a second look would take away.
+    return (stem + tail).rstrip()
 
 
 def assign_names(manifest: Manifest, given: Mapping[str, FileGiven]) -> tuple[SlotFile, ...]:
@@ -97,8 +98,8 @@ def check_size(file: SlotFile, size: int) -> None:
         raise Refused(
             "freezing.bounded",
             "FILE_TOO_LARGE",
-            because=f"{show_value(file.path)} is {show_size(size)}; files.{file.slot} takes "
-            f"{show_size(file.max_bytes)}.",
+            because=f"{show_value(file.path)} is {size} bytes; files.{file.slot} takes "
+            f"{file.max_bytes} ({show_size(file.max_bytes)}).",
             todo="Hand over a smaller file, or let the manifest's max_bytes say more.",
         )
 
@@ -113,8 +114,8 @@ def check_total(size: int) -> None:
         raise Refused(
             "freezing.bounded",
             "FILE_TOO_LARGE",
-            because=f"The files are {show_size(size)} together; one action takes "
-            f"{show_size(MAX_TOTAL)}.",
+            because=f"The files are {size} bytes together; one action takes {MAX_TOTAL} "
+            f"({show_size(MAX_TOTAL)}).",
             todo="Ask in several requests.",
         )
 
