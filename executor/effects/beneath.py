@@ -26,8 +26,10 @@ def open_path(directory: int, relative: str) -> int:
 
     Raises:
         OSError: ``ELOOP`` for a link on the way, ``EXDEV`` for a way out, or what was wrong.
+        ValueError: the name cannot be written in the file system's encoding.
     Source: openat2(2)
     """
+    _check(relative)
     try:
         return _openat2(directory, relative)
     except OSError as refused:
@@ -37,11 +39,19 @@ def open_path(directory: int, relative: str) -> int:
     return walk(directory, relative)
 
 
+def open_absolute(path: str) -> int:
+    """Do the same for an absolute path: no link anywhere between ``/`` and its end."""
+    top = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        return open_path(top, path.strip("/") or ".")
+    finally:
+        os.close(top)
+
+
 def walk(directory: int, relative: str) -> int:
     """Do the same step by step, where there is no openat2."""
+    _check(relative)
     steps = relative.split("/")
-    if ".." in steps or relative.startswith("/"):
-        raise OSError(errno.EXDEV, "leads out of the directory", relative)
     handle = os.dup(directory)
     try:
         for index, step in enumerate(steps):
@@ -63,6 +73,17 @@ def walk(directory: int, relative: str) -> int:
     finally:
         if handle >= 0:
             os.close(handle)
+
+
+def _check(relative: str) -> None:
+    """Refuse what the two ways would take differently."""
+    if "\0" in relative:
+        # The kernel would stop reading here, and open a file of another name.
+        raise OSError(errno.EINVAL, "no name can hold a NUL character", relative)
+    if not relative:
+        raise OSError(errno.ENOENT, os.strerror(errno.ENOENT), relative)
+    if relative.startswith("/") or ".." in relative.split("/"):
+        raise OSError(errno.EXDEV, "leads out of the directory", relative)
 
 
 def _openat2(directory: int, relative: str) -> int:

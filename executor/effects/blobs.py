@@ -6,29 +6,38 @@ that no hold names any more go with the next sweep after the retention time.
 
 import contextlib
 import ctypes
-import errno
 import fcntl
 import hashlib
 import os
 import secrets
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 CHUNK = 256 * 1024
 """Bytes per read when hashing; larger ones fall out of the processor's cache."""
 COPY_CHUNK = 8 * 2**20
 _LIBC = ctypes.CDLL(None, use_errno=True)
+_NEVER = 0.0
+"""The time of change of a hold that was not released."""
 
 Step = Callable[[int], None]
 """Called with the bytes just handled: to show progress, and to give up by an exception."""
 
 
-class Hold:
-    """Keeps the copies of one run from being swept; ``release`` starts the retention time."""
+class Unreadable(Exception):
+    """The source, not the store, could not be read; its cause says why."""
 
-    def __init__(self, path: Path, descriptor: int) -> None:
-        self._path = path
+
+class Hold:
+    """Keeps the copies of one run from being swept; ``release`` starts the retention time.
+
+    Args:
+        descriptor: a locked file, whose time of change is the time of the release; -1 when
+            there is nothing to keep.
+    """
+
+    def __init__(self, descriptor: int = -1) -> None:
         self._descriptor = descriptor
 
     def __enter__(self) -> "Hold":
@@ -40,8 +49,9 @@ class Hold:
     def release(self) -> None:
         """Let the copies go, the retention time from now."""
         if self._descriptor >= 0:
-            with contextlib.suppress(FileNotFoundError):
-                os.utime(self._path)
+            # Without its mark the hold counts as that of a killed run, and is kept for longer.
+            with contextlib.suppress(OSError):
+                os.utime(self._descriptor)
             os.close(self._descriptor)
             self._descriptor = -1
 
@@ -61,44 +71,18 @@ class Blobs:
         """Give where the copy with this digest lies, or would lie."""
         return self._blobs / sha256[:2] / sha256
 
-    def put(self, source: int, size: int, step: Step) -> tuple[str, int]:
-        """Copy an open file in, and name the copy by its own bytes; within ``freezing()``.
+    @contextlib.contextmanager
+    def freezing(self) -> Iterator["Incoming"]:
+        """Take copies in: all of them are kept under a hold in the end, or none stays.
 
-        Returns:
-            the SHA-256 in hex and the size of the copy.
-        Raises:
-            OSError: the disk is full, or what else the system said.
+        Sweeps are kept away from the first copy until the hold that names it.
         """
-        temporary = self._incoming / secrets.token_hex(16)
-        copy = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o400)
-        try:
-            copied = _copy(source, copy, size, step)
-            sha256 = hash_descriptor(copy, step)
-            final = self.path(sha256)
-            final.parent.mkdir(mode=0o700, exist_ok=True)
-            # An equal copy that is there already is replaced: whatever became of it, these
-            # bytes are the ones that were hashed.
-            temporary.rename(final)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
-        finally:
-            os.close(copy)
-        return sha256, copied
-
-    def hold(self, name: str, digests: Iterable[str]) -> Hold:
-        """Keep copies, and make them and the hold durable with one sync for the whole set."""
-        path = self._holds / name
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            os.write(descriptor, "".join(f"{line}\n" for line in (name, *sorted(digests))).encode())
-            _sync_file_system(descriptor)
-        except BaseException:
-            os.close(descriptor)
-            path.unlink(missing_ok=True)
-            raise
-        return Hold(path, descriptor)
+        with self._locked(fcntl.LOCK_SH):
+            incoming = Incoming(self, self._incoming, self._holds)
+            try:
+                yield incoming
+            finally:
+                incoming.discard()
 
     def sweep(self, retention: float) -> int:
         """Remove what no run needs and no retention time keeps.
@@ -137,15 +121,14 @@ class Blobs:
         except BlockingIOError:
             return False
         else:
-            return time.time() - os.fstat(descriptor).st_mtime >= retention
+            now, released = time.time(), os.fstat(descriptor).st_mtime
+            if not _NEVER < released <= now:
+                # Its executor was killed, or the clock was set back: the time counts from now.
+                os.utime(descriptor, (now, now))
+                released = now
+            return now - released >= retention
         finally:
             os.close(descriptor)
-
-    @contextlib.contextmanager
-    def freezing(self) -> Iterator[None]:
-        """Keep sweeps away from the first copy until the hold that names it."""
-        with self._locked(fcntl.LOCK_SH):
-            yield
 
     @contextlib.contextmanager
     def _locked(self, how: int) -> Iterator[None]:
@@ -155,6 +138,63 @@ class Blobs:
             yield
         finally:
             os.close(descriptor)
+
+
+class Incoming:
+    """Copies on their way in, none of them in its place yet."""
+
+    def __init__(self, blobs: Blobs, directory: Path, holds: Path) -> None:
+        self._blobs = blobs
+        self._directory = directory
+        self._holds = holds
+        self._copies: dict[Path, str] = {}
+
+    def put(self, source: int, size: int, step: Step) -> tuple[str, int]:
+        """Copy an open file in, and name the copy by its own bytes.
+
+        Returns:
+            the SHA-256 in hex and the size of the copy.
+        Raises:
+            OSError: the disk is full, or what else the system said of the store.
+            Unreadable: the source could not be read.
+        """
+        temporary = self._directory / secrets.token_hex(16)
+        self._copies[temporary] = ""
+        copy = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o400)
+        try:
+            copied = _copy(source, copy, size, step)
+            self._copies[temporary] = hash_descriptor(copy, step)
+        finally:
+            os.close(copy)
+        return self._copies[temporary], copied
+
+    def keep(self, name: str) -> Hold:
+        """Keep the copies, and make them and the hold durable with one sync for the whole set."""
+        path = self._holds / name
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            digests = sorted(set(self._copies.values()))
+            os.write(descriptor, "".join(f"{digest}\n" for digest in digests).encode())
+            os.utime(descriptor, (_NEVER, _NEVER))
+            for temporary, sha256 in self._copies.items():
+                final = self._blobs.path(sha256)
+                final.parent.mkdir(mode=0o700, exist_ok=True)
+                # An equal copy that is there already is replaced: whatever became of it, these
+                # bytes are the ones that were hashed.
+                temporary.rename(final)
+            _sync_file_system(descriptor)
+        except BaseException:
+            os.close(descriptor)
+            path.unlink(missing_ok=True)
+            raise
+        self._copies.clear()
+        return Hold(descriptor)
+
+    def discard(self) -> None:
+        """Remove what was not kept."""
+        for temporary in self._copies:
+            temporary.unlink(missing_ok=True)
 
 
 def hash_descriptor(descriptor: int, step: Step) -> str:
@@ -178,16 +218,17 @@ def _copy(source: int, copy: int, size: int, step: Step) -> int:
         if in_kernel:
             try:
                 count = os.copy_file_range(source, copy, wanted, copied, copied)
-            except OSError as refused:
-                if refused.errno not in _NO_COPY_IN_KERNEL:
-                    raise
-                in_kernel = False
+            except OSError:
+                in_kernel = False  # by hand it shows whether this is so, and whose fault it is
                 continue
             if not count and not copied:
                 in_kernel = False  # some file systems answer 0 where they cannot
                 continue
         else:
-            block = os.pread(source, min(wanted, CHUNK), copied)
+            try:
+                block = os.pread(source, min(wanted, CHUNK), copied)
+            except OSError as failed:
+                raise Unreadable from failed
             count = len(block)
             written = 0
             while written < count:
@@ -197,9 +238,6 @@ def _copy(source: int, copy: int, size: int, step: Step) -> int:
         copied += count
         step(count)
     return copied
-
-
-_NO_COPY_IN_KERNEL = (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM)
 
 
 def _sync_file_system(descriptor: int) -> None:

@@ -10,7 +10,7 @@ from functools import partial
 import trio
 
 from executor.effects import beneath
-from executor.effects.blobs import Blobs, Hold
+from executor.effects.blobs import Blobs, Hold, Incoming, Unreadable
 from executor.frozen import FrozenFile, SlotFile
 from executor.problems import show_value
 from executor.refusal import Refused, Unverified
@@ -25,13 +25,16 @@ class Freezer:
     """Freezes files that lie below declared roots.
 
     Args:
-        roots: absolute directories.
+        roots: absolute directories; a root that is a link is what it leads to now.
         base: the directory that relative paths start from.
     """
 
     def __init__(self, blobs: Blobs, roots: Sequence[str], base: str) -> None:
         self.blobs = blobs
-        self._roots = tuple(dict.fromkeys((*roots, *map(os.path.realpath, roots))))
+        real = {os.path.normpath(root): os.path.realpath(root) for root in roots}
+        real |= {root: root for root in real.values()}
+        # The narrowest first: a root below another may be a link, which the wider one refuses.
+        self._roots = dict(sorted(real.items(), key=lambda entry: -len(entry[0])))
         self._base = base
 
     async def freeze(
@@ -47,6 +50,8 @@ class Freezer:
     def _freeze(
         self, name: str, files: Sequence[SlotFile], progress: Progress | None
     ) -> tuple[tuple[FrozenFile, ...], Hold]:
+        if not files:
+            return (), Hold()
         opened: list[tuple[SlotFile, int, os.stat_result]] = []
         try:
             for file in files:
@@ -56,9 +61,9 @@ class Freezer:
                 freezing.check_size(file, facts.st_size)
             freezing.check_total(sum(facts.st_size for _, _, facts in opened))
             step = _stepper(2 * sum(facts.st_size for _, _, facts in opened), progress)
-            with self.blobs.freezing():
-                frozen = tuple(self._copy(*entry, step) for entry in opened)
-                return frozen, self.blobs.hold(name, {file.sha256 for file in frozen})
+            with self.blobs.freezing() as incoming:
+                frozen = tuple(_copy(incoming, *entry, step) for entry in opened)
+                return frozen, incoming.keep(name)
         except OSError as failed:
             raise Unverified(
                 "freezing.private-store",
@@ -71,20 +76,6 @@ class Freezer:
             for _, descriptor, _ in opened:
                 os.close(descriptor)
 
-    def _copy(
-        self, file: SlotFile, descriptor: int, facts: os.stat_result, step: Callable[[int], None]
-    ) -> FrozenFile:
-        _let_the_clock_tick(facts)
-        sha256, size = self.blobs.put(descriptor, facts.st_size, step)
-        if size != facts.st_size or _identity(os.fstat(descriptor)) != _identity(facts):
-            raise Refused(
-                "freezing.stable-source",
-                "FILE_CHANGED_WHILE_FREEZING",
-                because=f"{show_value(file.path)} changed while it was copied.",
-                todo="Wait until nothing writes to it, and ask again.",
-            )
-        return FrozenFile(file.slot, file.name, size, sha256)
-
     def _open(self, file: SlotFile) -> int:
         """Open a regular file for reading, without ever blocking or following a link."""
         path = os.path.normpath(os.path.join(self._base, file.path))
@@ -92,11 +83,10 @@ class Freezer:
         if root is None:
             raise _outside(file, f"is below none of {', '.join(self._roots)}")
         try:
-            directory = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-            try:
-                handle = beneath.open_path(directory, os.path.relpath(path, root))
-            finally:
-                os.close(directory)
+            # From / on: the root itself may lie where somebody can put a link in its place.
+            handle = beneath.open_absolute(
+                os.path.join(self._roots[root], os.path.relpath(path, root))
+            )
             try:
                 _refuse_unless_regular(file, os.fstat(handle).st_mode)
                 # The same inode again, now for reading: a handle names it, no path does.
@@ -111,13 +101,29 @@ class Freezer:
                 raise _outside(file, "leads over a symbolic link") from None
             if code == errno.EXDEV:
                 raise _outside(file, "leads out of its root") from None
-            raise Refused(
-                "freezing.readable-files",
-                "FILE_NOT_READABLE",
-                because=f"{show_value(file.path)} (files.{file.slot}): "
-                f"{getattr(failed, 'strerror', None) or failed}.",
-                todo="Check the path and who may read it.",
-            ) from None
+            raise _not_readable(file, failed) from None
+
+
+def _copy(
+    incoming: Incoming,
+    file: SlotFile,
+    descriptor: int,
+    facts: os.stat_result,
+    step: Callable[[int], None],
+) -> FrozenFile:
+    _let_the_clock_tick(facts)
+    try:
+        sha256, size = incoming.put(descriptor, facts.st_size, step)
+    except Unreadable as failed:
+        raise _not_readable(file, failed.__cause__) from None
+    if size != facts.st_size or _identity(os.fstat(descriptor)) != _identity(facts):
+        raise Refused(
+            "freezing.stable-source",
+            "FILE_CHANGED_WHILE_FREEZING",
+            because=f"{show_value(file.path)} changed while it was copied.",
+            todo="Wait until nothing writes to it, and ask again.",
+        )
+    return FrozenFile(file.slot, file.name, size, sha256)
 
 
 def _refuse_unless_regular(file: SlotFile, mode: int) -> None:
@@ -135,6 +141,16 @@ def _refuse_unless_regular(file: SlotFile, mode: int) -> None:
         "NOT_A_REGULAR_FILE",
         because=f"{show_value(file.path)} is {kinds.get(stat.S_IFMT(mode), 'no regular file')}.",
         todo="Hand over a file; pack a directory into one first.",
+    )
+
+
+def _not_readable(file: SlotFile, failed: BaseException | None) -> Refused:
+    return Refused(
+        "freezing.readable-files",
+        "FILE_NOT_READABLE",
+        because=f"{show_value(file.path)} (files.{file.slot}): "
+        f"{getattr(failed, 'strerror', None) or failed}.",
+        todo="Check the path and who may read it.",
     )
 
 
