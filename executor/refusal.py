@@ -104,7 +104,8 @@ class Refused(Exception):
         return partial(type(self), **facts), (self.rule, self.code), {"receipt": self.receipt}
 
     def __str__(self) -> str:
-        return f"{self.rule} ({self.code}): {self.because} {self.todo}"
+        between = "" if self.because.endswith("\n") else " "
+        return f"{self.rule} ({self.code}): {self.because}{between}{self.todo}"
 
 
 class Unverified(Refused):
