@@ -32,6 +32,15 @@ def state(pid: int) -> str:
         return ""
 
 
+def parent(pid: int) -> int:
+    """Give the parent of a process, or 0 when it is gone."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as stat:
+            return int(stat.read().rpartition(b")")[2].split()[1])
+    except (OSError, IndexError):
+        return 0
+
+
 def _children(pid: int) -> list[int]:
     try:
         children: list[int] = []
@@ -52,12 +61,25 @@ def _children(pid: int) -> list[int]:
     return []
 
 
+def ignores(number: int) -> bool:
+    """Say whether this process ignores a signal, and so would everything that it starts."""
+    with open("/proc/self/status") as status:
+        facts = dict(line.split(":\t", 1) for line in status.read().splitlines() if ":\t" in line)
+    return bool(int(facts["SigIgn"], 16) >> (number - 1) & 1)
+
+
 class Handle:
     """A pidfd: it names one process for ever, whoever gets its number later."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
         self.descriptor = os.pidfd_open(pid)
+
+    def __enter__(self) -> "Handle":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     async def wait(self) -> None:
         """Wait until it has ended (it may still have to be reaped)."""
@@ -71,6 +93,22 @@ class Handle:
         """Send a signal; one that has ended already is no error."""
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(self.descriptor, number)
+
+    def how_it_ended(self) -> tuple[int | None, int | None]:
+        """Give exit code and signal of a child that has ended, and leave it to be reaped.
+
+        Neither, when the answer went to somebody else: a process that ignores SIGCHLD, or waits
+        for every child in one go, has the kernel forget it.
+        """
+        try:
+            facts = os.waitid(os.P_PIDFD, self.descriptor, os.WEXITED | os.WNOWAIT)
+        except ChildProcessError:
+            facts = None
+        if facts is None:
+            return None, None
+        if facts.si_code == os.CLD_EXITED:
+            return facts.si_status, None
+        return None, facts.si_status
 
     def close(self) -> None:
         """Give the handle back."""
@@ -109,7 +147,7 @@ def limit(pid: int, limits: Limits, *, whole_user: bool = False) -> None:
         # Private memory. RLIMIT_AS would also count what is only reserved, and no program that
         # reserves much (Go, Java, Node) would start.
         resource.RLIMIT_DATA: numbers["memory_bytes"],
-        resource.RLIMIT_NPROC: numbers["processes"],
+        resource.RLIMIT_NPROC: numbers["processes"] + 1,  # the first process of a sandbox counts
         resource.RLIMIT_FSIZE: numbers["file_bytes"],
         resource.RLIMIT_NOFILE: numbers["open_files"],
         resource.RLIMIT_CPU: cpu_seconds,

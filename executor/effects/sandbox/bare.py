@@ -6,6 +6,7 @@ of its own, limits, and the end of every descendant that can be found.
 
 import contextlib
 import errno
+import logging
 import os
 import signal
 import subprocess
@@ -21,6 +22,7 @@ from executor.effects.verifying import Verified
 from executor.manifest import IsolationLevel
 from executor.rules import spawning
 
+log = logging.getLogger(__name__)
 ROUNDS = 50
 """How often the end of the tree is tried before what is left is reported as left."""
 MISSING = (
@@ -47,11 +49,15 @@ class Bare:
     async def start(self, verified: Verified, streams: Streams) -> Running | Ended:
         """Stage the files and start the command."""
         frozen = verified.frozen
-        area = await trio.to_thread.run_sync(
-            staging.stage, self.directory, frozen.admitted.id, verified
-        )
+        try:
+            area = await trio.to_thread.run_sync(
+                staging.stage, self.directory, frozen.admitted.id, verified
+            )
+        except OSError as failed:
+            return Ended("sandbox-failed", detail=f"nothing could be staged: {failed.strerror}")
         environment = spawning.place(frozen.env, str(area.path)) | verified.secret_environment
         try:
+            await trio.lowlevel.checkpoint_if_cancelled()  # a thread is waited for all the same
             process = subprocess.Popen(
                 list(frozen.argv),
                 stdin=streams.stdin,
@@ -70,7 +76,13 @@ class Bare:
         except BaseException:
             area.remove()
             raise
-        running = _Running(process, area)
+        try:
+            running = _Running(process, area)
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            area.remove()
+            raise
         with contextlib.suppress(OSError):  # it may have ended already
             processes.limit(process.pid, frozen.admitted.manifest.limits, whole_user=True)
         return running
@@ -86,17 +98,25 @@ class _Running:
     async def wait(self) -> Ended:
         await self._handle.wait()
         # Not reaped yet: as long as it is a zombie, nobody else gets its number.
-        facts = os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT)
-        if facts is None or facts.si_code == os.CLD_EXITED:
-            return Ended("exited", exit=facts.si_status if facts else None)
-        return Ended("signalled", signal=facts.si_status)
+        code, number = self._handle.how_it_ended()
+        if code is not None:
+            return Ended("exited", exit=code)
+        if number is not None:
+            return Ended("signalled", signal=number)
+        return Ended("lost", detail="Somebody else took the news of how it ended.")
 
     def signal(self, number: int) -> None:
-        for pid in self._tree():
-            with contextlib.suppress(OSError):
-                handle = Handle(pid)
-                handle.signal(number)
-                handle.close()
+        with contextlib.ExitStack() as open_handles:
+            handles = []
+            for pid in self._tree():
+                with contextlib.suppress(OSError):
+                    handles.append(open_handles.enter_context(Handle(pid)))
+            # A number may have become a stranger's before it was held: look again.
+            tree = set(self._tree())
+            for handle in handles:
+                if handle.pid in tree:
+                    with contextlib.suppress(PermissionError):
+                        handle.signal(number)
 
     async def end(self) -> int:
         if self._over:
@@ -110,7 +130,8 @@ class _Running:
                 break
             self.signal(signal.SIGKILL)
             await trio.sleep(0.002)
-        self._process.wait()
+        if self._process.poll() is None:
+            log.error("process %d cannot be ended", self._process.pid)
         self._handle.close()
         await trio.to_thread.run_sync(self._area.remove)
         return len(left)

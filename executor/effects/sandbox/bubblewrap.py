@@ -4,7 +4,7 @@ The command is held back until the sandbox around it has been looked at from out
 it is let go. Three wires lead in, each with one purpose:
 
 - *status*: bwrap says which process is the sandbox's first, and how the command ended.
-- *gate*: the command starts when a byte comes through.
+- *gate*: the command starts when a message comes through, and never when we are gone.
 - *lifeline*: the sandbox holds its far end; when we are gone, the kernel kills the sandbox.
 """
 
@@ -13,6 +13,7 @@ import fcntl
 import json
 import os
 import signal
+import socket
 import subprocess
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -29,6 +30,10 @@ from executor.rules import spawning
 
 STAGING = "/staging"
 SETUP_POLL_S = 0.0005
+SETTLE_S = 2.0
+"""bwrap drops its capabilities right after its root is in place: 0.1 s on a very busy machine."""
+MOST_SAID = 64 * 1024
+"""What bwrap has to say on its status wire is under 1 KiB."""
 _SYSTEM_TREES = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _SYSTEM_FILES = (
     "/etc/alternatives",
@@ -74,6 +79,8 @@ class Bubblewrap:
             try:
                 self._describe(verified, arguments)
                 return await self._start(verified, streams, arguments, ours)
+            except OSError as failed:  # the gate is still shut
+                return Ended("sandbox-failed", detail=_in_words(failed))
             finally:
                 arguments.close()
 
@@ -84,10 +91,8 @@ class Bubblewrap:
         arguments: "_Arguments",
         ours: contextlib.ExitStack,
     ) -> Running | Ended:
-        # The lifeline is opened first: the kernel closes descriptors in order of their numbers, so
-        # a dying executor kills the sandbox before it could open the gate by closing it.
         lifeline_near, lifeline_far = _pipe(ours)
-        gate_far, gate_near = _pipe(ours)
+        gate_near, gate_far = _gate(ours)
         status_near, status_far = _pipe(ours)
         fds = {"--sync-fd": lifeline_far, "--block-fd": gate_far, "--json-status-fd": status_far}
         for option, descriptor in fds.items():
@@ -106,13 +111,11 @@ class Bubblewrap:
                 cwd="/",
                 start_new_session=True,
             )
-        except OSError as failed:
-            return Ended("sandbox-failed", detail=f"{self.program}: {failed.strerror}")
         finally:
             options.close()
         try:
             running = _Running(process, status_near, (lifeline_near, lifeline_far))
-        except BaseException:  # never leave the stack with bwrap alive: closing the gate opens it
+        except BaseException:
             process.kill()
             process.wait()
             raise
@@ -253,18 +256,28 @@ class _Running:
                 return await self._say_why()
         first = self._answer("child-pid") or 0
         try:
-            self._inside = Handle(first)
-        except (OSError, ValueError):
+            inside = Handle(first)
+        except (OSError, OverflowError):
             return await self._say_why()
+        if processes.parent(first) != self._process.pid:  # or we would end a stranger
+            inside.close()
+            return f"bwrap named process {first} as its sandbox, which is not its child"
+        self._inside = inside
         _kill_when_we_are_gone(self._lifeline[1], first)  # it leaves the group when it is let go
         _stop_when_it_speaks(self._status, self._process.pid)
         root = f"/proc/{first}/root"
-        while not os.path.isdir(f"{root}{STAGING}/work"):
-            if processes.state(self._process.pid) in ("Z", "X", ""):
+        # It starts out in our own root, which may have a directory of that name too.
+        while _same_root(root) or not os.path.isdir(f"{root}{STAGING}/work"):
+            if not self._is_alive():
                 return await self._say_why()
             await trio.sleep(SETUP_POLL_S)
-        if problem := _not_confined(first, verified):
-            return problem
+        patience = trio.current_time() + SETTLE_S
+        while problem := _not_confined(first, verified):
+            if not self._is_alive():
+                return await self._say_why()
+            if trio.current_time() > patience:
+                return problem
+            await trio.sleep(SETUP_POLL_S)
         for path in verified.paths:
             facts = os.stat(root + path.path)
             if (facts.st_dev, facts.st_ino) != path.identity:
@@ -285,12 +298,10 @@ class _Running:
         if self._inside is None:
             return
         for pid in self._descendants():
-            with contextlib.suppress(OSError):
-                handle = Handle(pid)
+            with contextlib.suppress(OSError), Handle(pid) as handle:
                 # The number could be a stranger's by now; the namespace tells.
                 if _namespace(pid, "pid") == _namespace(self._inside.pid, "pid"):
                     handle.signal(number)
-                handle.close()
 
     async def end(self) -> int:
         if self._over:
@@ -318,30 +329,35 @@ class _Running:
         await _wait_readable_or_over(self._status, self._outside.descriptor)
         with contextlib.suppress(BlockingIOError):
             heard = os.read(self._status, 4096)
-            self._said += heard
+            self._said = (self._said + heard)[-MOST_SAID:]
             return bool(heard)
+        return self._is_alive()
+
+    def _is_alive(self) -> bool:
         return processes.state(self._process.pid) not in ("Z", "X", "")
 
     def _answer(self, key: str) -> int | None:
         for line in self._said.splitlines(keepends=True):
             if line.endswith(b"\n"):
-                with contextlib.suppress(ValueError):
-                    value = json.loads(line).get(key)
-                    if isinstance(value, int):
-                        return value
+                with contextlib.suppress(ValueError, RecursionError):
+                    said = json.loads(line)
+                    if isinstance(said, dict) and type(said.get(key)) is int:
+                        return int(said[key])
         return None
 
     def _without_exit_code(self) -> Ended:
         """bwrap tells an exit code only of a command that was really executed."""
-        code = self._process.wait()
-        if code >= 0:
+        code, number = self._outside.how_it_ended()
+        if code is not None:
             return Ended("not-started", detail=f"bwrap ended with {code}")
-        return Ended("lost", detail=f"Signal {-code} ended its sandbox.")
+        return Ended("lost", detail=f"Its sandbox was ended{_by_signal(number)}.")
 
     async def _say_why(self) -> str:
         self._outside.kill()
         await self._outside.wait()
-        return f"bwrap ended with {self._process.wait()} before the sandbox was ready"
+        code, number = self._outside.how_it_ended()
+        how = _by_signal(number) if code is None else f" with {code}"
+        return f"bwrap ended{how} before the sandbox was ready"
 
 
 def _kill_when_we_are_gone(far_end: int, owner: int) -> None:
@@ -366,6 +382,11 @@ def _stop_when_it_speaks(near_end: int, bwrap: int) -> None:
     fcntl.fcntl(near_end, fcntl.F_SETFL, fcntl.fcntl(near_end, fcntl.F_GETFL) | os.O_ASYNC)
 
 
+def _same_root(root: str) -> bool:
+    ours, theirs = os.stat("/"), os.stat(root + "/")
+    return (ours.st_dev, ours.st_ino) == (theirs.st_dev, theirs.st_ino)
+
+
 def _not_confined(first: int, verified: Verified) -> str | None:
     """Look at the sandbox from outside; say in which way it does not confine."""
     wanted = list(_SEPARATE_NAMESPACES)
@@ -379,7 +400,7 @@ def _not_confined(first: int, verified: Verified) -> str | None:
         for line in _read(f"/proc/{first}/status").splitlines()
         if ":\t" in line
     )
-    if int(facts["CapEff"], 16) or int(facts["CapBnd"], 16):
+    if any(int(facts[name], 16) for name in ("CapEff", "CapPrm", "CapBnd")):
         return "the sandbox left capabilities"
     if facts["NoNewPrivs"] != "1":
         return "the sandbox lets programs gain privileges"
@@ -400,6 +421,28 @@ def _by_exit_code(code: int) -> Ended:
     if 128 < code <= 128 + signal.SIGRTMAX:
         return Ended("signalled", signal=code - 128)
     return Ended("exited", exit=code)
+
+
+def _by_signal(number: int | None) -> str:
+    return "" if number is None else f" by signal {number}"
+
+
+def _in_words(failed: OSError) -> str:
+    reason = failed.strerror or str(failed)
+    return f"{failed.filename}: {reason}" if failed.filename else reason
+
+
+def _gate(ours: contextlib.ExitStack) -> tuple[int, int]:
+    """Open the gate; closed with ``ours``.
+
+    A pipe would not do: bwrap goes on when it reads the end of one, as it would when we are
+    killed, in whatever order the kernel closes what we held. Datagrams have no end.
+    """
+    ends = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    near, far = (end.detach() for end in ends)
+    ours.callback(_close, near)
+    ours.callback(_close, far)
+    return near, far
 
 
 def _pipe(ours: contextlib.ExitStack) -> tuple[int, int]:

@@ -6,10 +6,11 @@ A program that answers ``--version`` proves nothing.
 import os
 import re
 import secrets
+import signal
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from executor.effects import spawner, verifying
+from executor.effects import processes, spawner, verifying
 from executor.effects.blobs import Blobs
 from executor.effects.commands import Commands
 from executor.effects.sandbox import Sandbox, bare
@@ -58,6 +59,8 @@ async def _bubblewrap(commands: Commands, blobs: Blobs) -> tuple[Availability, B
         program = commands.find("bwrap")
     except Refused:
         return no(f"There is no bwrap in {', '.join(commands.trusted)}. {_INSTALL}.")
+    if processes.ignores(signal.SIGCHLD):
+        return no("This process ignores SIGCHLD, so that nobody learns how a command ended.")
     missing = ["a filter of system calls"]
     if os.geteuid() == 0:
         missing.append("an unprivileged user: it runs as root, although without capabilities")
