@@ -1,21 +1,23 @@
 """Secrets: read from their declared source, right before the run, and kept nowhere."""
 
 import os
+import signal
 import stat
 import subprocess
 from collections.abc import Mapping, Sequence
 
 import trio
 
+from executor.effects.processes import Handle
 from executor.effects.sealing import seal_bytes
+from executor.effects.streams import Stream
 from executor.effects.verifying import Verified
 from executor.frozen import SecretUse
 from executor.manifest import Manifest, SecretSource
 from executor.refusal import Refused
+from executor.rules.spawning import LEAST_MASKED
 
 MAX_BYTES = 64 * 1024
-MIN_MASKED = 4
-"""A shorter secret would be masked in half of all words, and could be guessed from that."""
 COMMAND_DEADLINE_S = 30.0
 
 
@@ -68,8 +70,8 @@ async def _read(use: SecretUse, tool: str) -> str:
         ) from None
     if "\0" in value:
         raise _unavailable(use.name, "it holds a NUL character", tool)
-    if len(value) < MIN_MASKED:
-        raise _unavailable(use.name, f"it is shorter than {MIN_MASKED} characters", tool)
+    if len(value) < LEAST_MASKED:
+        raise _unavailable(use.name, f"it is shorter than {LEAST_MASKED} characters", tool)
     return value
 
 
@@ -81,25 +83,46 @@ def _from_file(path: str) -> str:
             raise ValueError(f"{path} is no regular file")
         if facts.st_mode & (stat.S_IRWXO | stat.S_IWGRP):
             raise ValueError(f"{path} is open to others; `chmod 600` it")
-        return _one_line(os.read(descriptor, MAX_BYTES))
+        return _one_line(os.read(descriptor, MAX_BYTES + 1))
     finally:
         os.close(descriptor)
 
 
 async def _from_command(command: Sequence[str]) -> str:
-    with trio.move_on_after(COMMAND_DEADLINE_S) as patience:
-        done = await trio.run_process(
-            list(command), capture_stdout=True, stderr=subprocess.DEVNULL, check=False
+    """Run a command for its first words; what it leaves behind is neither waited for nor kept."""
+    with Stream.open(MAX_BYTES + 1) as stdout:
+        process = subprocess.Popen(
+            list(command),
+            stdin=subprocess.DEVNULL,
+            stdout=stdout.far,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
         )
+        stdout.close_far()
+        try:
+            with Handle(process.pid) as handle, trio.move_on_after(COMMAND_DEADLINE_S) as patience:
+                async with trio.open_nursery() as drains:
+                    drains.start_soon(stdout.drain)
+                    await handle.wait()
+                    drains.cancel_scope.cancel()
+            stdout.sweep()
+        except* trio.Cancelled:
+            pass  # raised anew below, without the group that a nursery puts around it
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)  # not reaped yet: the number is still its own
+            code = process.wait()
+    await trio.lowlevel.checkpoint_if_cancelled()
     if patience.cancelled_caught:
         raise ValueError(f"{command[0]} gave no answer in {COMMAND_DEADLINE_S:.0f} s")
-    if done.returncode != 0:
-        raise ValueError(f"{command[0]} exited with {done.returncode}")
-    return _one_line(done.stdout[:MAX_BYTES])
+    if code != 0:
+        raise ValueError(f"{command[0]} exited with {code}")
+    return _one_line(bytes(stdout.kept))
 
 
 def _one_line(read: bytes) -> str:
     """Editors and `echo` end a file with a line break that is no part of the secret."""
+    if len(read) > MAX_BYTES:
+        raise ValueError(f"it is longer than {MAX_BYTES} bytes")
     return read.decode("utf-8", "surrogateescape").removesuffix("\n").removesuffix("\r")
 
 

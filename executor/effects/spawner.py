@@ -1,125 +1,83 @@
 """Spawner: start a command, keep what it says, and return once its whole tree is gone."""
 
 import contextlib
-import fcntl
 import logging
 import os
 import signal
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
 from typing import TypeVar
 
 import msgspec
 import trio
 
 from executor.effects.sandbox import Ended, Sandbox, Streams
+from executor.effects.streams import Stream
 from executor.effects.verifying import Verified
 from executor.finished import Finished, Output
 from executor.rules import spawning
 
-CHUNK = 64 * 1024
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-@dataclass
-class Stream:
-    """One of the command's streams: kept up to a limit, read to its end."""
-
-    most: int
-    near: int
-    far: int
-    kept: bytearray = field(default_factory=bytearray)
-    total: int = 0
-    at_end: bool = False
-
-    @classmethod
-    def open(cls, most: int) -> "Stream":
-        """Open a pipe for one stream."""
-        near, far = os.pipe2(os.O_CLOEXEC)
-        os.set_blocking(near, False)
-        return cls(most, near, far)
-
-    async def drain(self) -> None:
-        """Read as long as anybody can write."""
-        while not self.at_end:
-            await trio.lowlevel.wait_readable(self.near)
-            self._read()
-
-    def sweep(self) -> None:
-        """Take what lies in the pipe, and no more: a writer that got away cannot hold us."""
-        for _ in range(fcntl.fcntl(self.near, fcntl.F_GETPIPE_SZ) // CHUNK + 1):
-            if self.at_end or not self._read():
-                return
-
-    def _read(self) -> int:
-        try:
-            block = os.read(self.near, CHUNK)
-        except BlockingIOError:
-            return 0
-        self.at_end = not block
-        self.total += len(block)
-        self.kept += block[: self.most - len(self.kept)]
-        return len(block)
-
-    def output(self, secrets: Sequence[bytes]) -> Output:
-        """Give what was kept, the secrets masked."""
-        truncated = self.total > len(self.kept)
-        kept = spawning.mask(bytes(self.kept), secrets, truncated=truncated)
-        return Output(kept, self.total, truncated)
-
-    def close_far(self) -> None:
-        """Close the command's end, once it has its own."""
-        if self.far >= 0:
-            os.close(self.far)
-            self.far = -1
-
-    def close(self) -> None:
-        """Close both ends."""
-        self.close_far()
-        os.close(self.near)
-
-
+@trio.lowlevel.enable_ki_protection
 async def spawn(verified: Verified, sandbox: Sandbox) -> Finished:
     """Run a verified action to the end of its whole tree.
 
-    It cannot be cut short: a cancellation from outside ends the tree, and the end is told like
-    any other.
+    It cannot be cut short: a cancellation from outside, or an interrupt (Ctrl-C), ends the tree,
+    and the end is told like any other.
     """
-    stop = trio.Event()
+    stop, over = trio.Event(), trio.Event()
     finished: list[Finished] = []
+    interrupted = False
 
-    async def stop_when_cancelled() -> None:
-        try:
-            await trio.sleep_forever()
-        finally:
-            stop.set()
+    # A task of its own: an interrupt is raised in the main task, which may be the caller's.
+    @trio.lowlevel.enable_ki_protection
+    async def work() -> None:
+        with trio.CancelScope(shield=True):
+            try:
+                finished.append(await _spawn(verified, sandbox, stop))
+            except BaseException as fault:
+                log.exception("attempt %s: a fault of ours", verified.frozen.admitted.id)
+                finished.append(Finished("fault", detail=repr(fault)))
+                if not isinstance(fault, Exception):
+                    raise
+            finally:
+                over.set()
 
     try:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(stop_when_cancelled)
-            with trio.CancelScope(shield=True):
-                try:
-                    finished.append(await _spawn(verified, sandbox, stop))
-                except Exception as fault:
-                    log.exception("attempt %s: a fault of ours", verified.frozen.admitted.id)
-                    finished.append(Finished("fault", detail=repr(fault)))
-            nursery.cancel_scope.cancel()
-    except trio.Cancelled:
-        # The end must not be lost on its way to the record. The cancellation is not: it comes
-        # again at the caller's next checkpoint.
+            nursery.start_soon(work)
+            try:
+                await over.wait()
+            finally:
+                stop.set()
+    # The end must not be lost on its way to the record. What was raised is not lost either: it
+    # comes again at the next checkpoint.
+    except* trio.Cancelled:
         pass
+    except* KeyboardInterrupt:
+        interrupted = True
+    if interrupted:
+        _interrupt_again()
     return finished[0]
+
+
+def _interrupt_again() -> None:
+    if callable(signal.getsignal(signal.SIGINT)):
+        trio.lowlevel.current_trio_token().run_sync_soon(signal.raise_signal, signal.SIGINT)
 
 
 async def _spawn(verified: Verified, sandbox: Sandbox, stop: trio.Event) -> Finished:
     limits = verified.frozen.admitted.manifest.limits
     started = trio.current_time()
     with contextlib.ExitStack() as ours:
-        stdout, stderr = Stream.open(int(limits.output)), Stream.open(int(limits.output))
-        ours.callback(stdout.close)
-        ours.callback(stderr.close)
-        stdin = _open_stdin(verified)
+        try:
+            stdout = ours.enter_context(Stream.open(int(limits.output)))
+            stderr = ours.enter_context(Stream.open(int(limits.output)))
+            stdin = _open_stdin(verified)
+        except OSError as failed:
+            return Finished("sandbox-failed", detail=f"no streams for it: {failed.strerror}")
         ours.callback(os.close, stdin)
         streams = Streams(stdin, stdout.far, stderr.far)
         outputs = (stdout, stderr)
@@ -136,8 +94,8 @@ async def _spawn(verified: Verified, sandbox: Sandbox, stop: trio.Event) -> Fini
             end=ended.end,
             exit=ended.exit,
             signal=ended.signal,
-            stdout=stdout.output(secrets),
-            stderr=stderr.output(secrets),
+            stdout=_output(stdout, secrets),
+            stderr=_output(stderr, secrets),
             leftovers=left,
             detail=ended.detail,
             seconds=trio.current_time() - started,
@@ -174,7 +132,8 @@ async def _run(
             with trio.move_on_after(limits.grace):
                 await running.wait()
     finally:
-        left = await running.end()
+        with trio.CancelScope(shield=True):
+            left = await running.end()
     return ended, left
 
 
@@ -192,6 +151,12 @@ async def _before(deadline: float, stop: trio.Event, wait: Callable[[], Awaitabl
             result.append(await wait())
             nursery.cancel_scope.cancel()
     return result[0] if result else None
+
+
+def _output(stream: Stream, secrets: Sequence[bytes]) -> Output:
+    """Give what was kept, the secrets masked."""
+    kept = spawning.mask(bytes(stream.kept), secrets, truncated=stream.truncated)
+    return Output(kept, stream.total, stream.truncated)
 
 
 def _open_stdin(verified: Verified) -> int:

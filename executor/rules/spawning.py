@@ -1,6 +1,6 @@
 """Spawning: what the command gets. The environment is built from nothing."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 STAGING = "{staging}"
 """Stands for the staging area, which lies elsewhere for each run and is no part of the action."""
@@ -12,6 +12,8 @@ _BASE_ENVIRONMENT = {
     "TMPDIR": f"{STAGING}/tmp",  # noqa: S108 - a path in the staging area
 }
 MASK = "[secret]"
+LEAST_MASKED = 4
+"""A shorter text would be masked in half of all words, and could be guessed from that."""
 
 
 def environment(declared: Mapping[str, str]) -> dict[str, str]:
@@ -29,12 +31,22 @@ def place(environment: Mapping[str, str], staging: str) -> dict[str, str]:
 
 def mask(text: bytes, secrets: Sequence[bytes], *, truncated: bool) -> bytes:
     """Put ``[secret]`` where one of ``secrets`` stands, a part cut off at the end included."""
-    for secret in sorted(secrets, key=len, reverse=True):
-        text = text.replace(secret, MASK.encode())
-    if truncated:
-        for secret in secrets:
-            for length in range(len(secret) - 1, 3, -1):
+    masked, position = bytearray(), 0
+    for start, end in sorted(_spans(text, secrets, truncated=truncated)):
+        if start >= position:
+            masked += text[position:start] + MASK.encode()
+        position = max(position, end)
+    return bytes(masked + text[position:])
+
+
+def _spans(text: bytes, secrets: Sequence[bytes], *, truncated: bool) -> Iterator[tuple[int, int]]:
+    for secret in secrets:
+        start = text.find(secret)
+        while start >= 0:
+            yield start, start + len(secret)
+            start = text.find(secret, start + 1)
+        if truncated:
+            for length in range(min(len(secret), len(text)), LEAST_MASKED - 1, -1):
                 if text.endswith(secret[:length]):
-                    text = text[:-length] + MASK.encode()
+                    yield len(text) - length, len(text)
                     break
-    return text
