@@ -70,10 +70,11 @@ def plan(
         network = "host"
     elif wants_network:
         network = "host"
-        declared = ", ".join(map(str, asked.network)) or "the host's network"
-        missing.append(
-            f"an egress proxy: all of the host's network is in reach, not only {declared}"
-        )
+        if asked.network:
+            declared = ", ".join(map(str, asked.network))
+            missing.append(
+                f"an egress proxy: all of the host's network is in reach, not only {declared}"
+            )
     else:
         network = "none"
     return Reach(
@@ -101,7 +102,8 @@ def check_paths(asked: Asked, places: Places) -> None:
 
 def _check_path(entry: HostPath, places: Places, *, writes: bool) -> None:
     path = entry.path
-    if not path.startswith("/") or posixpath.normpath(path) != path.rstrip("/"):
+    # POSIX keeps a path apart that begins with two slashes; Linux, which opens it, does not.
+    if not path.startswith("/") or path.startswith("//") or posixpath.normpath(path) != path:
         _refuse(path, "is not a plain absolute path", "Write it from / on, without . and ..")
     if (writes or entry.from_request) and not any(_within(path, root) for root in places.roots):
         _refuse(path, "is outside of the roots", "Name a path below a root, or add a root")
