@@ -25,7 +25,10 @@ class Sealed:
         """Hash the sealed bytes."""
         hashed = hashlib.sha256()
         if self.size:
-            with mmap.mmap(self.descriptor, self.size, prot=mmap.PROT_READ) as view:
+            # Private: before 6.7 the kernel takes a shared view for one that could write.
+            with mmap.mmap(
+                self.descriptor, self.size, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ
+            ) as view:
                 for start in range(0, self.size, CHUNK):
                     with memoryview(view) as whole, whole[start : start + CHUNK] as part:
                         hashed.update(part)

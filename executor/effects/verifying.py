@@ -1,6 +1,7 @@
 """Verifying: right before the start, every byte that was frozen is looked at again."""
 
 import contextlib
+import errno
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -11,9 +12,19 @@ import trio
 from executor.effects import beneath, sealing
 from executor.effects.blobs import Blobs
 from executor.effects.sealing import Sealed
-from executor.frozen import FrozenAction, PinnedFile
+from executor.frozen import FrozenAction, FrozenFile, PinnedFile
 from executor.problems import show_value
-from executor.refusal import Refused
+from executor.refusal import Refused, Unverified
+
+Changed = Callable[[type[Refused], str], Refused]
+"""Makes the refusal of bytes that are not the ones that were frozen, of what was found instead."""
+_REPLACED = {
+    0: "it is no regular file any more",
+    errno.ENXIO: "it is no regular file any more",
+    errno.ELOOP: "it is a symbolic link now",
+    errno.ENOENT: "it is gone",
+    errno.ENOTDIR: "it is gone",
+}
 
 
 @dataclass(slots=True)
@@ -82,7 +93,7 @@ def _verify(frozen: FrozenAction, blobs: Blobs) -> Verified:
         for file in frozen.files:
             trio.from_thread.check_cancelled()
             verified.files[file.name] = _take(
-                os.fspath(blobs.path(file.sha256)), file.size, file.sha256, _copy_changed(file.name)
+                os.fspath(blobs.path(file.sha256)), file.size, file.sha256, _copy_changed(file)
             )
         for index, command in enumerate(frozen.admitted.command.files):
             trio.from_thread.check_cancelled()
@@ -91,7 +102,7 @@ def _verify(frozen: FrozenAction, blobs: Blobs) -> Verified:
                 command.real_path,
                 command.size,
                 command.sha256,
-                _command_changed(command.path, rule),
+                _command_changed(command, rule),
             )
             verified.commands.append((command, sealed))
         verified.stdin = _stdin(frozen, verified)
@@ -104,37 +115,44 @@ def _verify(frozen: FrozenAction, blobs: Blobs) -> Verified:
     return verified
 
 
-def _take(path: str, size: int, sha256: str, changed: Callable[[str], Refused]) -> Sealed:
+def _take(path: str, size: int, sha256: str, changed: Changed) -> Sealed:
     try:
         sealed = sealing.seal_file(path, size)
     except OSError as failed:
-        raise changed(failed.strerror or str(failed)) from None
+        if found := _REPLACED.get(failed.errno or 0):
+            raise changed(Refused, found) from None
+        raise changed(Unverified, f"it cannot be read: {failed.strerror}") from failed
     found = sealed.sha256()
     if found != sha256:
         sealed.close()
-        raise changed(f"its SHA-256 is {found}, it was {sha256}")
+        raise changed(Refused, f"its SHA-256 is {found}")
     return sealed
 
 
-def _copy_changed(name: str) -> Callable[[str], Refused]:
-    def refusal(found: str) -> Refused:
-        return Refused(
+def _copy_changed(file: FrozenFile) -> Changed:
+    def refusal(kind: type[Refused], found: str) -> Refused:
+        return kind(
             "freezing.rehash-before-spawn",
             "FROZEN_COPY_CHANGED",
-            because=f"The frozen copy of {show_value(name)} is not what was frozen: {found}.",
-            todo="Find out who wrote into the store; then ask again, which freezes the file anew.",
+            because=f"The copy of {show_value(file.name)} was frozen with the SHA-256 "
+            f"{file.sha256}; {found}.",
+            todo="Find out who wrote into the store; then ask again, which freezes the file anew."
+            if kind is Refused
+            else "Make sure that the store can be read and memory is free; then ask again.",
         )
 
     return refusal
 
 
-def _command_changed(path: str, rule: str) -> Callable[[str], Refused]:
-    def refusal(found: str) -> Refused:
-        return Refused(
+def _command_changed(command: PinnedFile, rule: str) -> Changed:
+    def refusal(kind: type[Refused], found: str) -> Refused:
+        return kind(
             rule,
             "COMMAND_CHANGED",
-            because=f"{path} is not the program that was pinned: {found}.",
-            todo="If it was updated on purpose, ask again.",
+            because=f"{command.path} was pinned with the SHA-256 {command.sha256}; {found}.",
+            todo="If it was updated on purpose, ask again."
+            if kind is Refused
+            else "Make sure that it can be read and memory is free; then ask again.",
         )
 
     return refusal
@@ -143,7 +161,7 @@ def _command_changed(path: str, rule: str) -> Callable[[str], Refused]:
 def _stdin(frozen: FrozenAction, verified: Verified) -> Sealed | None:
     asked = frozen.admitted.asked
     if asked.stdin is not None:
-        return sealing.seal_bytes(asked.stdin.encode())
+        return sealing.seal_bytes(asked.stdin.encode("utf-8", "surrogateescape"))
     declared = frozen.admitted.manifest.stdin
     if declared is None or declared.file is None:
         return None
@@ -155,15 +173,12 @@ def _stdin(frozen: FrozenAction, verified: Verified) -> Sealed | None:
 
 
 def _open(path: str) -> int:
-    root = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         with contextlib.suppress(FileNotFoundError):
-            return beneath.open_path(root, path.strip("/") or ".")
+            return beneath.open_absolute(path)
         found = "it does not exist"
-    except OSError as failed:
-        found = failed.strerror or str(failed)
-    finally:
-        os.close(root)
+    except (OSError, ValueError) as failed:
+        found = getattr(failed, "strerror", None) or str(failed)
     raise Refused(
         "isolation.paths",
         "PATH_CHANGED",

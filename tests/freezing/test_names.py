@@ -105,7 +105,7 @@ def test_whatever_a_file_is_called_it_becomes_one_of_the_staged_names_that_are_s
         ("tab\there\r.txt", "tab_here_.txt"),
         ("nul\0.txt", "nul_.txt"),
         ("\udcff.txt", "_.txt"),
-        ("\ud800.txt", "_.txt"),
+        ("half\ud800.txt", "half_.txt"),
         ("fdp\N{RIGHT-TO-LEFT OVERRIDE}txt.exe", "fdp_txt.exe"),
         ("zero\N{ZERO WIDTH SPACE}width", "zero_width"),
         ("\N{BYTE ORDER MARK}bom", "_bom"),
