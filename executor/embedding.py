@@ -1,9 +1,11 @@
 """Embedding: open an executor from a program. Every guard is on without any option."""
 
+import contextvars
 import logging
 import os
 import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from concurrent.futures import CancelledError, Future
 from contextlib import asynccontextmanager, contextmanager, suppress
 from importlib.metadata import version
 from importlib.resources import files
@@ -21,6 +23,7 @@ from executor.effects.freezer import Freezer, Progress
 from executor.effects.sandbox.bare import Bare
 from executor.effects.sandbox.probe import probe
 from executor.gate import Gate
+from executor.manifest import SecretSource
 from executor.problems import Faulty, Problem, read
 from executor.receipt import Receipt
 from executor.refusal import Refused
@@ -69,33 +72,72 @@ class Executor:
 
 
 class BlockingExecutor:
-    """An open executor for plain threads, and for asyncio by `asyncio.to_thread`."""
+    """An open executor for plain threads, and for asyncio by `asyncio.to_thread`.
 
-    def __init__(self, executor: Executor, token: trio.lowlevel.TrioToken) -> None:
+    asyncio cannot cancel a thread: the command of a cancelled task runs to its end.
+    """
+
+    def __init__(self, executor: Executor, runs: trio.Nursery) -> None:
         self._executor = executor
-        self._token = token
+        self._runs = runs
+        self._token = trio.lowlevel.current_trio_token()
+        self._left = trio.Event()
 
-    def run(self, request: Request, *, progress: Progress | None = None) -> Receipt:
+    def run(
+        self,
+        request: Request,
+        *,
+        progress: Progress | None = None,
+        tell: Callable[[Receipt], None] | None = None,
+    ) -> Receipt:
         """Take one request through the gate; safe to call from many threads at once.
 
         An interrupt (Ctrl-C) while it waits ends the command first.
 
+        Args:
+            progress: see `executor.gate.Gate.run`; called in another thread.
+            tell: likewise.
         Raises:
             Refused: as `Executor.run` does.
+            RuntimeError: the block of `open_blocking` was left.
         """
+        end: Future[Receipt] = Future()
         scope = trio.CancelScope()
+        context = contextvars.copy_context()
 
-        async def work() -> Receipt:
-            with scope:
-                return await self._executor.run(request, progress=progress)
-            raise KeyboardInterrupt
+        async def work() -> None:
+            try:
+                with scope:
+                    end.set_result(await self._executor.run(request, progress=progress, tell=tell))
+                if scope.cancelled_caught:
+                    end.set_exception(KeyboardInterrupt())
+            except BaseException as fault:
+                end.set_exception(fault)  # the thread that waits for it takes it from here
+
+        def start() -> None:
+            if self._left.is_set():
+                raise RuntimeError("this executor is closed: the block that opened it was left")
+            end.set_running_or_notify_cancel()
+            context.run(self._runs.start_soon, work)
+
+        def give_up() -> None:
+            scope.cancel()
+            end.cancel()  # if it was not even started
 
         try:
-            return trio.from_thread.run(work, trio_token=self._token)
+            trio.from_thread.run_sync(start, trio_token=self._token)
+            return end.result()
+        except trio.RunFinishedError:
+            raise RuntimeError("this executor is closed") from None
         except KeyboardInterrupt:
-            with suppress(trio.RunFinishedError):
-                self._token.run_sync_soon(scope.cancel)
+            with suppress(trio.RunFinishedError, CancelledError):
+                self._token.run_sync_soon(give_up)
+                end.exception()  # wait for it; a second interrupt ends the waiting
             raise
+
+    def _leave(self) -> None:
+        with suppress(trio.RunFinishedError):
+            self._token.run_sync_soon(self._left.set)
 
 
 @asynccontextmanager
@@ -162,40 +204,36 @@ def open_blocking(*args: Any, **options: Any) -> Iterator[BlockingExecutor]:
 
     It runs in a thread of its own until the block is left, which waits for what still runs.
     """
-    ready: list[BlockingExecutor] = []
+    opened: Future[BlockingExecutor] = Future()
     failed: list[BaseException] = []
-    opened = threading.Event()
-    leave: list[Callable[[], None]] = []
 
     async def serve() -> None:
-        async with open_executor(*args, **options) as executor:
-            done = trio.Event()
-            leave.append(done.set)
-            ready.append(BlockingExecutor(executor, trio.lowlevel.current_trio_token()))
-            opened.set()
-            await done.wait()
+        async with open_executor(*args, **options) as executor, trio.open_nursery() as runs:
+            blocking = BlockingExecutor(executor, runs)
+            opened.set_result(blocking)
+            await blocking._left.wait()
 
     def work() -> None:
         try:
             trio.run(serve)
         except BaseException as fault:
             failed.append(fault)
-        finally:
-            opened.set()
+            if not opened.done():
+                opened.set_exception(fault)
+
+    def leave(opened: "Future[BlockingExecutor]") -> None:
+        if opened.exception() is None:
+            opened.result()._leave()
 
     thread = threading.Thread(target=work, name="executor", daemon=True)
     thread.start()
-    opened.wait()
-    if not ready:
-        thread.join()
-        raise failed[0]
-    blocking = ready[0]
     try:
-        yield blocking
+        yield opened.result()
     finally:
-        with suppress(trio.RunFinishedError):
-            blocking._token.run_sync_soon(leave[0])
+        opened.add_done_callback(leave)  # an interrupt may come while it is still being opened
         thread.join()
+    if failed:
+        raise failed[0]
 
 
 def _texts(paths: Iterable[str | os.PathLike[str]]) -> Iterator[str]:
@@ -273,7 +311,19 @@ def _placed(settings: Config, directory: Path) -> Config:
         manifests=tuple(map(place, settings.manifests)),
         roots=tuple(map(place, settings.roots)),
         trusted=tuple(map(place, settings.trusted)),
+        secrets={
+            tool: {name: _placed_source(source, place) for name, source in sources.items()}
+            for tool, sources in settings.secrets.items()
+        },
     )
+
+
+def _placed_source(source: SecretSource, place: Callable[[str], str]) -> SecretSource:
+    if source.file is None:
+        return source
+    import msgspec
+
+    return msgspec.structs.replace(source, file=place(source.file))
 
 
 def _invalid_config(found: str) -> Refused:
