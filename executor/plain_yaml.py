@@ -56,6 +56,8 @@ _ADVICE = (
     ("'\\t'", "Indent with spaces"),
     ("mapping values are not allowed", "Put text that holds ': ' in quotes"),
     ("could not find expected ':'", "Give the key its ':' on the same line"),
+    ("found ':'", "Write a key before the ':', or put the text in quotes"),
+    ("<document start>", "Keep one document in a text, and indent what belongs to it"),
     ("<block end>", "Give the entries of one block the same indentation"),
     ("end of stream", "Close the quote"),
     ("<stream end>", "Close the bracket"),
@@ -243,7 +245,7 @@ def _events(text: str) -> Iterator[yaml.Event]:
 
 
 def _unreadable(error: yaml.MarkedYAMLError) -> PlainYamlError:
-    problem = error.problem or "text that cannot be read"
+    problem = (error.problem or "text that cannot be read").replace(r"\udc3f", "?")
     found = problem[:MAX_SHOWN]
     if error.context and error.context_mark:
         found = f"{found} {error.context} that begins in line {_mark(error.context_mark).line}"
@@ -364,10 +366,12 @@ def _scalar(event: yaml.ScalarEvent, mark: Mark, *, root: bool) -> Scalar:
 def _number(text: str) -> int | float | None:
     """The number that a plain ``text`` writes, infinite where it is too large to matter."""
     if _INT.fullmatch(text):
+        digits = text.lstrip("+-0xo")
         # 2**53 takes 16 digits, in octal 18. Python is slow with many more, and then raises.
-        if len(text.lstrip("+-0xo")) > 18:
+        if len(digits) > 18:
             return inf
-        return int(text, _BASES.get(text[:2], 10))
+        number = int(digits or "0", _BASES.get(text[:2], 10))
+        return -number if text.startswith("-") else number
     if _FLOAT.fullmatch(text):
         return float(text)
     return inf if _NOT_FINITE.fullmatch(text) else None
@@ -378,9 +382,9 @@ def _mark(at: object) -> Mark:
     return Mark(at.line + 1, at.column + 1) if isinstance(at, yaml.Mark) else Mark(1, 1)
 
 
-def _shown(text: str | None) -> str:
+def _shown(text: object) -> str:
     """Somebody's text as an error repeats it: short, and safe for a terminal."""
-    shown = (text or "").translate(_STOOD_FOR)
+    shown = str(text)
     return repr(shown if len(shown) <= MAX_SHOWN else shown[:MAX_SHOWN] + "...")
 
 
