@@ -137,7 +137,7 @@ def _doubt(manifest: Manifest, declared: Outcome, finished: Finished) -> Verdict
                     f"It exited with {finished.exit} but told the id {result_id!r}.",
                 )
     if declared.status != "unresolved":
-        for place in _decisive(manifest, declared):
+        for place in _decisive(manifest, declared, finished):
             for name, output in (("stdout", finished.stdout), ("stderr", finished.stderr)):
                 if output.truncated and _reads(place, name):
                     return unknown(
@@ -148,18 +148,21 @@ def _doubt(manifest: Manifest, declared: Outcome, finished: Finished) -> Verdict
     return None
 
 
-def _decisive(manifest: Manifest, declared: Outcome) -> Iterator[Condition | Extract]:
+def _decisive(
+    manifest: Manifest, declared: Outcome, finished: Finished
+) -> Iterator[Condition | Extract]:
     """Give what might have said something else, had all of the output been kept."""
+    earlier = True
     for outcome in manifest.outcomes:
         if outcome is declared:
-            break
-        yield outcome.when
+            earlier = False
+        counts = earlier or outcome.status == "delivered"
+        differs = outcome.status != declared.status
+        if counts and differs and _holds(outcome.when, finished, cut_may_hold=True):
+            yield outcome.when
     if declared.status == "undelivered":
         yield declared.when  # "...$" and "(?!...)" also hold of what was cut
-        for outcome in _deliveries(manifest):
-            yield outcome.when
-            if outcome.result_id is not None:
-                yield outcome.result_id
+        yield from (o.result_id for o in _deliveries(manifest) if o.result_id is not None)
 
 
 def _deliveries(manifest: Manifest) -> Iterator[Outcome]:
@@ -170,15 +173,17 @@ def _reads(place: Condition | Extract, stream: str) -> bool:
     return getattr(place, stream) is not None or (stream == "stdout" and place.json is not None)
 
 
-def _holds(when: Condition, finished: Finished) -> bool:
+def _holds(when: Condition, finished: Finished, *, cut_may_hold: bool = False) -> bool:
+    """Say whether a condition holds, or whether it might have of streams that were cut."""
     if when.exit is not None:
         exits = (when.exit,) if isinstance(when.exit, int) else when.exit
         if finished.exit not in exits:
             return False
     for pattern, output in ((when.stdout, finished.stdout), (when.stderr, finished.stderr)):
-        if pattern is not None and not re.search(pattern, output.text):
+        unseen = cut_may_hold and output.truncated
+        if pattern is not None and not unseen and not re.search(pattern, output.text):
             return False
-    if when.json is not None:
+    if when.json is not None and not (cut_may_hold and finished.stdout.truncated):
         fields = _json(finished.stdout)
         return all(
             type(found := _field(fields, path)) is type(value) and found == value

@@ -108,7 +108,7 @@ def test_a_rejection_is_not_proven_by_an_output_that_was_cut() -> None:
     "sign",
     [
         SENT | {"result_id": {"json": "id"}},
-        SENT | {"when": {"exit": 0, "stdout": "sent"}},
+        SENT | {"when": {"exit": 64, "stdout": "sent"}},
         SENT | {"when": {"json": {"sent": True}}},
         {"when": {"exit": 64, "stdout": "queue"}, "is": "unresolved", "code": "IN_DOUBT"},
     ],
@@ -156,6 +156,10 @@ def test_output_that_decides_nothing_may_be_cut() -> None:
     """04: a chatty command that succeeds is delivered, and one that is refused is refused."""
     assert judged(exited(0, "x" * 50, cut=10), SENT_WITH_ID, BY_TEXT).status == "delivered"
     assert judged(exited(64, "x" * 50, cut=10), SENT, REJECTED).code == "REJECTED"
+    by_exit = BY_TEXT | {"when": {"exit": 1, "stdout": "ERROR"}}  # no exit 1, whatever was cut
+    assert judged(exited(0, "x" * 50, cut=10), by_exit, SENT).status == "delivered"
+    other = BY_TEXT | {"code": "OTHER"}  # a rejection too
+    assert judged(exited(64, "x" * 50, cut=10), other, REJECTED).code == "REJECTED"
     by_stderr = SENT | {"result_id": {"stderr": "id"}}
     assert judged(exited(64, "x" * 50, cut=10), by_stderr, REJECTED).code == "REJECTED"
 
