@@ -110,7 +110,8 @@ def check_request(request: Request) -> Request:
             raise _invalid_request(f"{place}: {fault}.")
         if text is not None and not text.strip():
             raise _invalid_request(f"{place}: {show_value(text)} says nothing.")
-    return copied
+    lists = {n: list(v) for n, v in copied.parameters.items() if isinstance(v, tuple)}
+    return msgspec.structs.replace(copied, parameters=copied.parameters | lists)
 
 
 def _invalid_request(because: str) -> Refused:
