@@ -41,6 +41,20 @@ def parent(pid: int) -> int:
         return 0
 
 
+def session(pid: int) -> int:
+    """Give the session of a process, or 0 when it is gone."""
+    try:
+        return os.getsid(pid)
+    except ProcessLookupError:
+        return 0
+
+
+def in_session(number: int) -> list[int]:
+    """Give the living processes of a session."""
+    every = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    return [pid for pid in every if session(pid) == number and state(pid) not in ("Z", "X", "")]
+
+
 def _children(pid: int) -> list[int]:
     try:
         children: list[int] = []

@@ -5,7 +5,11 @@ it is let go. Three wires lead in, each with one purpose:
 
 - *status*: bwrap says which process is the sandbox's first, and how the command ended.
 - *gate*: the command starts when a message comes through, and never when we are gone.
-- *lifeline*: the sandbox holds its far end; when we are gone, the kernel kills the sandbox.
+- *lifeline*: bwrap holds its far end; when we are gone, the kernel kills bwrap, and with it, once
+  the command was let go, the sandbox.
+
+When we are killed in the few milliseconds before that, the sandbox may stay, held back for ever:
+no kernel signal but one of its parent's ends the first process of a PID namespace.
 """
 
 import contextlib
@@ -17,6 +21,7 @@ import socket
 import subprocess
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Literal
 
 import trio
 
@@ -32,6 +37,8 @@ STAGING = "/staging"
 SETUP_POLL_S = 0.0005
 SETTLE_S = 2.0
 """bwrap drops its capabilities right after its root is in place: 0.1 s on a very busy machine."""
+ROUNDS = 50
+"""How often the end of a session is tried; one is enough unless its members start others."""
 MOST_SAID = 64 * 1024
 """What bwrap has to say on its status wire is under 1 KiB."""
 _SYSTEM_TREES = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
@@ -74,6 +81,11 @@ class Bubblewrap:
 
     async def start(self, verified: Verified, streams: Streams) -> Running | Ended:
         """Set the sandbox up, look at it, and let the command go."""
+        program = verified.commands[0][1]
+        if not _is_program(os.pread(program.descriptor, 64, 0)):
+            # bwrap would hand it to a shell, as execvp(3) does with what the kernel refuses.
+            place = verified.frozen.argv[0]
+            return Ended("not-started", detail=f"{place}: Exec format error (ENOEXEC)")
         with contextlib.ExitStack() as ours:
             arguments = _Arguments()
             try:
@@ -125,7 +137,7 @@ class Bubblewrap:
         try:
             problem = await running.become_ready(verified)
             if problem is None:
-                os.write(gate_near, b"1")
+                running.let_go(gate_near)
                 return running
             await running.end()
             return Ended("sandbox-failed", detail=problem)
@@ -168,9 +180,10 @@ class Bubblewrap:
         arguments.text("/etc/group", f"executor:x:{group}:\n", 0o444)
         add("--proc", "/proc")
         add("--dev", "/dev")
-        add("--size", str(int(limits.scratch)), "--tmpfs", "/dev/shm")  # noqa: S108 - in the sandbox
+        scratch = str(max(int(limits.scratch), 4096))  # a size of 0 would be no limit
+        add("--size", scratch, "--tmpfs", "/dev/shm")  # noqa: S108 - in the sandbox
         add("--remount-ro", "/dev")
-        add("--perms", "0700", "--size", str(max(int(limits.scratch), 4096)), "--tmpfs", STAGING)
+        add("--perms", "0700", "--size", scratch, "--tmpfs", STAGING)
         for directory in ("home", "tmp", "work", "secrets"):
             add("--perms", "0700", "--dir", f"{STAGING}/{directory}")
         add("--symlink", f"{STAGING.strip('/')}/tmp", "/tmp")  # noqa: S108 - a path in the sandbox
@@ -245,9 +258,10 @@ class _Running:
         self._lifeline = lifeline
         self._said = b""
         self._ended: Ended | None = None
+        self._let_go = False
         self._over = False
         os.set_blocking(status, False)
-        _kill_when_we_are_gone(lifeline[1], -process.pid)  # all of bwrap, as its group
+        _kill_when_we_are_gone(lifeline[1], process.pid)
 
     async def become_ready(self, verified: Verified) -> str | None:
         """Wait until all is set up but the command's start; give what is wrong, if anything."""
@@ -263,7 +277,6 @@ class _Running:
             inside.close()
             return f"bwrap named process {first} as its sandbox, which is not its child"
         self._inside = inside
-        _kill_when_we_are_gone(self._lifeline[1], first)  # it leaves the group when it is let go
         _stop_when_it_speaks(self._status, self._process.pid)
         root = f"/proc/{first}/root"
         # It starts out in our own root, which may have a directory of that name too.
@@ -284,6 +297,11 @@ class _Running:
                 return f"{path.path} was exchanged after it was checked"
         processes.limit(first, verified.frozen.admitted.manifest.limits)
         return None
+
+    def let_go(self, gate: int) -> None:
+        """Have the command started."""
+        os.write(gate, b"1")
+        self._let_go = True
 
     async def wait(self) -> Ended:
         while self._ended is None:
@@ -314,12 +332,29 @@ class _Running:
             self._inside.close()
         self._outside.kill()
         await self._outside.wait()
+        if not self._let_go:
+            await self._end_session()
         self._process.wait()
         self._outside.close()
         os.close(self._status)
         for end in self._lifeline:
             os.close(end)
         return left
+
+    async def _end_session(self) -> None:
+        """End what bwrap started before it could say so; its session is known without a word.
+
+        bwrap is not reaped yet, so that the number is still its own.
+        """
+        for _ in range(ROUNDS):
+            found = processes.in_session(self._process.pid)
+            if not found:
+                return
+            for pid in found:
+                with contextlib.suppress(OSError), Handle(pid) as handle:
+                    if processes.session(pid) == self._process.pid:
+                        handle.kill()
+                        await handle.wait()
 
     def _descendants(self) -> list[int]:
         return [] if self._inside is None else processes.descendants(self._inside.pid)
@@ -360,13 +395,9 @@ class _Running:
         return f"bwrap ended{how} before the sandbox was ready"
 
 
-def _kill_when_we_are_gone(far_end: int, owner: int) -> None:
-    """Have the kernel kill ``owner`` when the last reader of this pipe is gone, which is us.
-
-    Args:
-        owner: a process, or a negative process group; the last call counts.
-    """
-    fcntl.fcntl(far_end, fcntl.F_SETOWN, owner)
+def _kill_when_we_are_gone(far_end: int, bwrap: int) -> None:
+    """Have the kernel kill bwrap when the last reader of this pipe is gone, which is us."""
+    fcntl.fcntl(far_end, fcntl.F_SETOWN, bwrap)
     fcntl.fcntl(far_end, fcntl.F_SETSIG, signal.SIGKILL)
     fcntl.fcntl(far_end, fcntl.F_SETFL, fcntl.fcntl(far_end, fcntl.F_GETFL) | os.O_ASYNC)
 
@@ -380,6 +411,22 @@ def _stop_when_it_speaks(near_end: int, bwrap: int) -> None:
     fcntl.fcntl(near_end, fcntl.F_SETOWN, bwrap)
     fcntl.fcntl(near_end, fcntl.F_SETSIG, signal.SIGSTOP)
     fcntl.fcntl(near_end, fcntl.F_SETFL, fcntl.fcntl(near_end, fcntl.F_GETFL) | os.O_ASYNC)
+
+
+def _is_program(head: bytes) -> bool:
+    """Say whether a file begins like an ELF program, of whatever machine.
+
+    Source: elf(5)
+    """
+    if len(head) < 64 or head[:4] != b"\x7fELF" or head[4] not in (1, 2) or head[5] not in (1, 2):
+        return False
+    order: Literal["little", "big"] = "little" if head[5] == 1 else "big"
+    sizes_at, entry_size = (42, 32) if head[4] == 1 else (54, 56)
+    return (
+        int.from_bytes(head[16:18], order) in (2, 3)
+        and int.from_bytes(head[sizes_at : sizes_at + 2], order) == entry_size
+        and int.from_bytes(head[sizes_at + 2 : sizes_at + 4], order) > 0
+    )
 
 
 def _same_root(root: str) -> bool:
