@@ -94,11 +94,18 @@ async def until(holds: Callable[[], object], patience: float = 30) -> None:
 
 
 def start_executor(
-    house: House, plan: dict[str, Any], *, user: int | None = None, **options: Any
+    house: House,
+    plan: dict[str, Any],
+    *,
+    before: str = "",
+    **options: Any,
 ) -> subprocess.Popen[str]:
     """Run one request in an executor of its own, a process that can be killed.
 
     It prints one JSON object for each receipt: the result and the statement.
+
+    Args:
+        before: what this process does first.
     """
     given = {
         "open": {
@@ -110,16 +117,14 @@ def start_executor(
         },
         "request": {"tool": "test.fake", "parameters": {"plan": json.dumps(plan)}},
     }
+    words = json.dumps(given)
     return subprocess.Popen(
-        [sys.executable, "-m", "tests.spawning.runs", json.dumps(given)],
+        [sys.executable, "-c", f"{before}\nfrom tests.spawning.runs import main; main()", words],
         cwd=TOP,
         env=os.environ | {"PYTHONPATH": str(TOP), "SUPMARK": "topsecret"},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         text=True,
-        user=user,
-        group=user,
-        extra_groups=None if user is None else [],
     )
 
 
@@ -130,7 +135,8 @@ async def result(executor: subprocess.Popen[str]) -> dict[str, Any]:
     return printed
 
 
-def _main() -> None:
+def main() -> None:
+    """Run the request that stands in argv."""
     from executor import AskedBy, Receipt, Refused, Request, open_executor
 
     given = json.loads(sys.argv[1])
@@ -154,5 +160,26 @@ def _main() -> None:
         raise SystemExit(130) from None
 
 
-if __name__ == "__main__":
-    _main()
+def become_somebody_else(house: House) -> str:
+    """Give the house to a user who is not root, and give what makes a process that user's.
+
+    What is imported late is imported first: that user may not be able to read where it lies.
+    """
+    if os.geteuid() != 0:
+        return ""
+    user = 65534
+    for place in house.home.parents:
+        if str(place) not in ("/", "/tmp"):
+            place.chmod(place.stat().st_mode | 0o055)
+    for path in [house.home, *house.home.rglob("*")]:
+        os.chown(path, user, user)
+    return (
+        "import ctypes, os, psutil, rfc8785, tests.house, trio\n"
+        "from executor import open_executor\n"
+        "async def once():\n"
+        f"    async with open_executor(state={str(house.home / 'first')!r},\n"
+        f"                             manifests=[{str(house.manifests)!r}]): pass\n"
+        "trio.run(once)\n"
+        f"os.setgroups([]); os.setgid({user}); os.setuid({user})\n"
+        "ctypes.CDLL(None).prctl(4, 1)\n"  # dumpable again, or /proc/self is closed to us
+    )
