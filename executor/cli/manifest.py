@@ -1,6 +1,7 @@
 """Manifest: print the format, and check manifests before anybody relies on them."""
 
 import json
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -65,7 +66,7 @@ def check(files: tuple[Path, ...], as_json: bool) -> int:
 
 def _files(given: Sequence[Path]) -> Iterator[Path]:
     for path in given:
-        inside = sorted(path.glob("*.yaml")) if path.is_dir() else ()
+        inside = sorted(path.glob("*.yaml")) if os.path.isdir(path) else ()
         yield from inside or (path,)
 
 

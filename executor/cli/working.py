@@ -1,8 +1,10 @@
 """Working: do what needs trio, until it is done or a signal says to end it."""
 
+import os
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
 
+import click
 import trio
 
 from executor.cli import output, signals
@@ -14,8 +16,13 @@ def run(work: Callable[[], Awaitable[None]]) -> None:
 
     Raises:
         Interrupted: a signal cut it short.
+        click.UsageError: there is no directory to work in.
         Exception: its own, never in a group.
     """
+    try:
+        os.getcwd()
+    except OSError:
+        raise click.UsageError("The current directory is gone; change into another.") from None
     failed: list[Exception] = []
     done: list[bool] = []
 
