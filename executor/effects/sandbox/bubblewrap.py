@@ -19,7 +19,7 @@ import os
 import signal
 import socket
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -179,6 +179,8 @@ class Bubblewrap:
         arguments.text("/etc/passwd", passwd, 0o444)
         arguments.text("/etc/group", f"executor:x:{group}:\n", 0o444)
         add("--proc", "/proc")
+        for place in _kernel_settings():
+            add("--ro-bind", place, place)
         add("--dev", "/dev")
         scratch = str(max(int(limits.scratch), 4096))  # a size of 0 would be no limit
         add("--size", scratch, "--tmpfs", "/dev/shm")  # noqa: S108 - in the sandbox
@@ -411,6 +413,20 @@ def _stop_when_it_speaks(near_end: int, bwrap: int) -> None:
     fcntl.fcntl(near_end, fcntl.F_SETOWN, bwrap)
     fcntl.fcntl(near_end, fcntl.F_SETSIG, signal.SIGSTOP)
     fcntl.fcntl(near_end, fcntl.F_SETFL, fcntl.fcntl(near_end, fcntl.F_GETFL) | os.O_ASYNC)
+
+
+def _kernel_settings() -> Iterator[str]:
+    """Give what in /proc is about the machine and can be written, if only by its owner.
+
+    Its owner is root, capabilities or not: a sandbox of root could write the kernel's
+    ``core_pattern``, and have any program run outside. bwrap covers a few of them by itself.
+    """
+    with os.scandir("/proc") as entries:
+        for entry in entries:
+            if entry.name.isdigit() or entry.is_symlink():
+                continue
+            if entry.is_dir() or entry.stat().st_mode & 0o222:
+                yield entry.path
 
 
 def _is_program(head: bytes) -> bool:

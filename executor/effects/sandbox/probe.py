@@ -107,6 +107,8 @@ def read_report(finished: Finished) -> list[str]:
     writable = {place for place, options in mounts if "ro" not in options.split(",")}
     if not mounts or not any(place == "/" for place, _ in mounts):
         faults.append("it does not tell its mounts")
+    if not any(place == "/proc/sys" and place not in writable for place, _ in mounts):
+        faults.append("it can write the kernel's settings")
     if extra := {place for place in writable - _WRITABLE if not _is_device(place)}:
         faults.append(f"it can write {', '.join(sorted(extra))}")
     for name in os.environ:
