@@ -15,7 +15,7 @@ from executor.effects.verifying import Verified
 from executor.frozen import SecretUse
 from executor.manifest import Manifest, SecretSource
 from executor.refusal import Refused
-from executor.rules.spawning import LEAST_MASKED
+from executor.rules.spawning import LEAST_MASKED, spellings
 
 MAX_BYTES = 64 * 1024
 COMMAND_DEADLINE_S = 30.0
@@ -45,7 +45,7 @@ async def add(verified: Verified, uses: Sequence[SecretUse], tool: str) -> None:
     """
     for use in uses:
         value = await _read(use, tool)
-        verified.secret_values.append(value.encode("utf-8", "surrogateescape"))
+        verified.secret_values += spellings(value)
         text = use.declared.text.replace("{secret}", value)
         if use.declared.env is not None:
             verified.secret_environment[use.declared.env] = text

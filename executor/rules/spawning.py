@@ -1,5 +1,6 @@
 """Spawning: what the command gets. The environment is built from nothing."""
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 
 STAGING = "{staging}"
@@ -27,6 +28,17 @@ def place(environment: Mapping[str, str], staging: str) -> dict[str, str]:
         name: value.replace(STAGING, staging, 1) if value == _BASE_ENVIRONMENT.get(name) else value
         for name, value in environment.items()
     }
+
+
+def spellings(secret: str) -> list[bytes]:
+    """Give the forms in which a secret can show: whole, by line, and as JSON and URLs write it."""
+    from urllib.parse import quote
+
+    forms: set[str] = set()
+    for text in (secret, *secret.splitlines()):
+        forms |= {text, json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1]}
+        forms.add(quote(text, safe="", errors="surrogateescape"))
+    return [form.encode("utf-8", "surrogateescape") for form in forms if len(form) >= LEAST_MASKED]
 
 
 def mask(text: bytes, secrets: Sequence[bytes], *, truncated: bool) -> bytes:
