@@ -55,6 +55,7 @@ def passes(tree: Path, test: str) -> tuple[int, str]:
         env=os.environ | {"PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"},
         capture_output=True,
         text=True,
+        errors="backslashreplace",  # a failing test may print any bytes
         check=False,
     )
     return done.returncode, done.stdout + done.stderr

@@ -116,9 +116,19 @@ def reads_what_was_cut(place: Any, finished: Finished) -> bool:
     )
 
 
+BY_TEXT = {"when": {"stdout": "ERROR"}, "is": "undelivered", "code": "REJECTED"}
+BY_EXIT = {"when": {"exit": 64}, "is": "undelivered", "code": "REJECTED"}
+SENT = {"when": {"exit": 0}, "is": "delivered", "result_id": {"stdout": r"id=(\d)"}}
+
+
 # rule: outcomes.unknown-holds
 # rule: outcomes.proven-kept
 @MANY
+@example((manifest(BY_TEXT), exited(None, "ERROR")))
+@example((manifest(BY_TEXT), exited(137, "ERROR")))
+@example((manifest(BY_TEXT), exited(1, "ERROR id=7", cut=5)))
+@example((manifest(SENT, BY_EXIT), exited(64, "ERROR id=7", cut=5)))
+@example((manifest(SENT, BY_EXIT), exited(64, "ERROR id=7")))
 @given(runs())
 def test_undelivered_is_only_what_is_proven_and_the_rest_holds(run: tuple[Any, Finished]) -> None:
     """The allowlist of the whole system: whatever is not on it must never run again by itself."""
@@ -182,12 +192,8 @@ def test_what_is_declared_and_in_no_doubt_is_not_held(run: tuple[Any, Finished])
 # rule: outcomes.signals
 @settings(deadline=None)
 @given(manifests, st.lists(st.sampled_from(WORDS), min_size=1, max_size=3), EXITS, st.integers(1))
-@example(
-    manifest({"when": {"stdout": "ERROR"}, "is": "undelivered", "code": "REJECTED"}),
-    ["ERROR", "id=7"],
-    1,
-    5,
-)
+@example(manifest(BY_TEXT), ["ERROR", "id=7"], 1, 5)
+@example(manifest(BY_TEXT, SENT), ["x", "ERROR"], 0, 5)
 def test_to_keep_less_of_the_output_never_turns_a_verdict(
     declares: Any, words: list[str], code: int, cut: int
 ) -> None:

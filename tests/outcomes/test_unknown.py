@@ -152,6 +152,16 @@ def test_a_delivery_is_not_proven_where_an_earlier_rejection_was_cut() -> None:
 
 
 # rule: outcomes.signals
+def test_a_json_document_that_was_cut_is_none() -> None:
+    """What was kept may be a whole document by chance, and say the opposite of the next line."""
+    said = '{"sent": true}\n{"sent": false}'
+    sent = {"when": {"json": {"sent": True}}, "is": "delivered"}
+    assert judged(exited(0, said[:14]), sent).status == "delivered"
+
+    assert judged(exited(0, said, cut=len(said) - 14), sent).code == "OUTCOME_UNKNOWN"
+
+
+# rule: outcomes.signals
 def test_output_that_decides_nothing_may_be_cut() -> None:
     """04: a chatty command that succeeds is delivered, and one that is refused is refused."""
     assert judged(exited(0, "x" * 50, cut=10), SENT_WITH_ID, BY_TEXT).status == "delivered"
