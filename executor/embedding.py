@@ -29,12 +29,13 @@ from executor.receipt import Receipt
 from executor.refusal import Refused
 from executor.request import Request
 from executor.rules import manifests as manifest_rules
-from executor.rules.isolation import Availability, Places
+from executor.rules.isolation import Availability, Places, private_places
 from executor.rules.manifests import Tool
 from executor.store.receipts import Receipts
 from executor.store.state import default_directory, open_directory
 
 log = logging.getLogger(__name__)
+SWEEP_EVERY_S = 3600.0
 ARGV_SLACK = 64 * 1024
 """Bytes of the system's room for arguments that sandbox and kernel need themselves."""
 
@@ -42,9 +43,11 @@ ARGV_SLACK = 64 * 1024
 class Executor:
     """An open executor, for trio. Get one from `open_executor`."""
 
-    def __init__(self, gate: Gate, state: Path) -> None:
+    def __init__(self, gate: Gate, state: Path, retention: float) -> None:
         self.gate = gate
         self.state = state
+        self._retention = retention
+        self._swept_at = trio.current_time()
 
     async def run(
         self,
@@ -54,7 +57,18 @@ class Executor:
         tell: Callable[[Receipt], None] | None = None,
     ) -> Receipt:
         """Take one request through the gate. See `executor.gate.Gate.run`."""
+        await self._sweep_when_due()
         return await self.gate.run(request, progress=progress, tell=tell)
+
+    async def _sweep_when_due(self) -> None:
+        """Let go of old copies in an executor that stays open for long."""
+        if trio.current_time() - self._swept_at < min(self._retention, SWEEP_EVERY_S):
+            return
+        self._swept_at = trio.current_time()
+        try:
+            await trio.to_thread.run_sync(self.gate.freezer.blobs.sweep, self._retention)
+        except OSError as failed:
+            log.warning("old copies could not be removed: %s", failed)
 
     def receipt_path(self, receipt: Receipt) -> Path:
         """Give the file that a receipt lies in."""
@@ -178,24 +192,25 @@ async def open_executor(
     except OSError as failed:
         raise _store_fails(failed) from failed
     probed = await probe(commands, blobs, Bare(directory / "staging"))
+    places = Places(
+        tuple(map(os.path.realpath, real_roots)),
+        home=os.path.realpath(os.path.expanduser("~")),
+        state=str(directory),
+    )
     gate = Gate(
         tools=tools,
         commands=commands,
-        freezer=Freezer(blobs, real_roots, base=os.getcwd()),
+        freezer=Freezer(blobs, real_roots, os.getcwd(), private_places(places)),
         sandboxes=probed.sandboxes,
         probed=probed.found,
-        places=Places(
-            tuple(map(os.path.realpath, real_roots)),
-            home=os.path.realpath(os.path.expanduser("~")),
-            state=str(directory),
-        ),
+        places=places,
         secret_sources=settings.secrets,
         receipts=receipts,
         degraded=settings.degraded if degraded is None else degraded,
         most_argv_bytes=os.sysconf("SC_ARG_MAX") - ARGV_SLACK,
         version=version("sealed-executor"),
     )
-    yield Executor(gate, directory)
+    yield Executor(gate, directory, settings.retention)
 
 
 @contextmanager

@@ -116,7 +116,7 @@ class House:
             "state": self.state,
             "manifests": [self.manifests],
             "roots": [self.root],
-            "trusted": [self.bin, *self._interpreter_directories()],
+            "trusted": [self.bin, *self.interpreter_directories()],
         }
         async with open_executor(**(given | options)) as executor:
             yield executor
@@ -144,7 +144,8 @@ class House:
         return list(staging.iterdir()) if staging.exists() else []
 
     @staticmethod
-    def _interpreter_directories() -> list[str]:
+    def interpreter_directories() -> list[str]:
+        """Give the directory that must be trusted for the interpreter's sake, if any."""
         path, tree = interpreter()
         return [] if tree is None else [os.path.dirname(path)]
 

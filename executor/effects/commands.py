@@ -140,9 +140,9 @@ class Commands:
             facts = os.fstat(descriptor)
             if not stat.S_ISREG(facts.st_mode):
                 raise _untrusted(path, f"{real} is no regular file", self.trusted)
-            open_to_others = real if facts.st_mode & _WRITABLE_BY_OTHERS else _open_directory(path)
+            open_to_others = real if _is_others(facts) else _open_directory(path)
             if open_to_others is not None:
-                raise _untrusted(path, f"{open_to_others} can be written by others", self.trusted)
+                raise _untrusted(path, f"{open_to_others} can be changed by others", self.trusted)
             head = os.pread(descriptor, _HEAD_BYTES, 0)
             if not is_interpreter and (reason := shells.indirection(path, real)):
                 raise _not_pinnable("admission.no-shell", f"{path}: {reason[0]}.", f"{reason[1]}.")
@@ -179,16 +179,21 @@ def _open_directory(path: str) -> str | None:
         directory = os.path.realpath(os.path.dirname(path))
         for place in (directory, *map(str, pathlib.PurePath(directory).parents)):
             try:
-                mode = os.stat(place).st_mode
+                facts = os.stat(place)
             except OSError:
                 return place  # it went while it was looked at
-            sticky = mode & stat.S_ISVTX and place != directory
-            if mode & _WRITABLE_BY_OTHERS and not sticky:
+            sticky = facts.st_mode & stat.S_ISVTX and place != directory
+            if _is_others(facts) and not sticky:
                 return place
         if not os.path.islink(path):
             return None
         path = os.path.join(directory, os.readlink(path))
     return path
+
+
+def _is_others(facts: os.stat_result) -> bool:
+    """Say whether somebody other than root and this user can change what was looked at."""
+    return facts.st_uid not in (0, os.geteuid()) or bool(facts.st_mode & _WRITABLE_BY_OTHERS)
 
 
 def _is_below(path: str, directory: str) -> bool:

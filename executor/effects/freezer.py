@@ -27,10 +27,14 @@ class Freezer:
     Args:
         roots: absolute directories; a root that is a link is what it leads to now.
         base: the directory that relative paths start from.
+        private: places that no root opens.
     """
 
-    def __init__(self, blobs: Blobs, roots: Sequence[str], base: str) -> None:
+    def __init__(
+        self, blobs: Blobs, roots: Sequence[str], base: str, private: Sequence[str] = ()
+    ) -> None:
         self.blobs = blobs
+        self._private = private
         real = {os.path.normpath(root): os.path.realpath(root) for root in roots}
         real |= {root: root for root in real.values()}
         # The narrowest first: a root below another may be a link, which the wider one refuses.
@@ -82,11 +86,13 @@ class Freezer:
         root = next((root for root in self._roots if _is_below(path, root)), None)
         if root is None:
             raise _outside(file, f"is below none of {', '.join(self._roots)}")
+        whole = os.path.join(self._roots[root], os.path.relpath(path, root))
+        for place in self._private:
+            if whole == place or _is_below(whole, place):
+                raise _outside(file, f"lies in {place}, where nothing is handed over from")
         try:
             # From / on: the root itself may lie where somebody can put a link in its place.
-            handle = beneath.open_absolute(
-                os.path.join(self._roots[root], os.path.relpath(path, root))
-            )
+            handle = beneath.open_absolute(whole)
             try:
                 _refuse_unless_regular(file, os.fstat(handle).st_mode)
                 # The same inode again, now for reading: a handle names it, no path does.

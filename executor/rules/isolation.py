@@ -88,6 +88,14 @@ def plan(
     )
 
 
+def private_places(places: Places) -> tuple[str, ...]:
+    """Give the places of keys, credentials and our own state: no root opens them."""
+    return (
+        places.state,
+        *(posixpath.join(places.home, name) for name in NO_PATH_BELOW_HOME),
+    )
+
+
 def check_paths(asked: Asked, places: Places) -> None:
     """Refuse a path that no command may reach.
 
@@ -107,13 +115,8 @@ def _check_path(entry: HostPath, places: Places, *, writes: bool) -> None:
         _refuse(path, "is not a plain absolute path", "Write it from / on, without . and ..")
     if (writes or entry.from_request) and not any(_within(path, root) for root in places.roots):
         _refuse(path, "is outside of the roots", "Name a path below a root, or add a root")
-    closed = [
-        places.state,
-        *NO_PATH_BELOW,
-        *(NO_WRITE_BELOW if writes else ()),
-        *(posixpath.join(places.home, name) for name in NO_PATH_BELOW_HOME),
-    ]
-    for place in closed:
+    system = (*NO_PATH_BELOW, *(NO_WRITE_BELOW if writes else ()))
+    for place in (*private_places(places), *system):
         if _within(path, place) or _within(place, path):
             _refuse(path, f"would open {place}", "Name a narrower path elsewhere")
 

@@ -187,9 +187,24 @@ def test_what_others_can_write_is_refused_command_pinned(
 
     refused = no(commands, "tool")
     assert (refused.rule, refused.code) == ("admission.command-pinned", "COMMAND_NOT_TRUSTED")
-    assert f"{at} can be written by others" in refused.because
+    assert f"{at} can be changed by others" in refused.because
     at.chmod(0o755)
     assert commands.pin("tool")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+@pytest.mark.parametrize("at", ["tool", "."])
+def test_what_another_user_owns_is_refused_command_pinned(
+    commands: Commands, trusted: Path, at: str
+) -> None:
+    """An owner can change a file at any time, whatever its mode says now."""
+    program(trusted / "tool")
+    assert commands.pin("tool")
+
+    os.chown(trusted / at, 12345, -1)
+
+    refused = no(commands, "tool")
+    assert (refused.rule, refused.code) == ("admission.command-pinned", "COMMAND_NOT_TRUSTED")
 
 
 def test_a_directory_in_which_nobody_can_touch_anothers_files_may_be_around_it(

@@ -65,7 +65,7 @@ class Cli:
     @property
     def where(self) -> list[str]:
         """The options that name the house's directories."""
-        trusted = [str(self.house.bin), *self.house._interpreter_directories()]
+        trusted = [str(self.house.bin), *self.house.interpreter_directories()]
         return [
             *("--state", str(self.house.state), "--manifest", str(self.house.manifests)),
             *("--root", str(self.house.root)),

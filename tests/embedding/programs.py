@@ -32,7 +32,7 @@ def options_of(house: House, **changes: Any) -> dict[str, Any]:
         "state": str(house.state),
         "manifests": [str(house.manifests)],
         "roots": [str(house.root)],
-        "trusted": [str(house.bin), *house._interpreter_directories()],
+        "trusted": [str(house.bin), *house.interpreter_directories()],
         "degraded": True,
     }
     return given | changes

@@ -170,7 +170,7 @@ async def test_relative_paths_start_from_the_directory_of_the_configuration(
     token = house.home / "token"
     token.write_text("a-secret-of-ours\n")
     token.chmod(0o600)
-    trusted = ", ".join(["bin", *house._interpreter_directories()])
+    trusted = ", ".join(["bin", *house.interpreter_directories()])
     config = house.home / "executor.yaml"
     config.write_text(
         "executor: config/1\nstate: state\nmanifests: [manifests]\nroots: [root]\n"

@@ -16,6 +16,7 @@ from executor.effects import beneath
 from executor.frozen import SlotFile
 from executor.refusal import Refused
 from tests.freezing.shelf import Shelf, lacking, python
+from tests.house import House
 
 SECRET = b"THE SECRET OF ANOTHER DIRECTORY"
 OPENERS = [beneath.open_path, beneath.walk]
@@ -470,3 +471,36 @@ def test_a_file_that_this_user_may_not_read_is_refused_by_readable_files(shelf: 
     assert shelf.stored() == []
     path.chmod(0o400)
     assert len(python(FREEZE, shelf.store, shelf.root, "report.txt", powerless=True)) == 64
+
+
+# rule: freezing.inside-roots
+async def test_a_key_below_a_root_is_refused_inside_roots(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A wide root, such as a home directory, must not make every key an attachment."""
+    house.manifest(files={"doc": {}})
+    monkeypatch.setenv("HOME", str(house.root))
+    key, note = house.file(".ssh/id_ed25519"), house.file(".sshd-notes/id_ed25519")
+
+    async with house.open() as executor:
+        allowed = await executor.run(house.request(files={"doc": str(note)}))
+        with pytest.raises(Refused) as no:
+            await executor.run(house.request(files={"doc": str(key)}))
+
+    assert allowed.status == "delivered"
+    assert (no.value.rule, no.value.code) == ("freezing.inside-roots", "FILE_OUTSIDE_ROOTS")
+    assert ".ssh" in no.value.because
+
+
+# rule: freezing.inside-roots
+async def test_our_own_state_below_a_root_is_refused_inside_roots(house: House) -> None:
+    """Copies and receipts of other actions are not for sending."""
+    house.manifest(files={"doc": {}})
+    async with house.open(roots=[house.home]) as executor:
+        first = await executor.run(house.request(files={"doc": str(house.file("note"))}))
+        receipt = executor.receipt_path(first)
+        assert receipt.exists()
+        with pytest.raises(Refused) as no:
+            await executor.run(house.request(files={"doc": str(receipt)}))
+
+    assert no.value.rule == "freezing.inside-roots"

@@ -98,6 +98,23 @@ async def test_a_copy_that_two_runs_share_is_kept_for_the_later_one_whatever_the
 
 
 # rule: freezing.retention
+async def test_the_copies_of_every_run_are_kept_not_only_of_one_whatever_the_retention(
+    shelf: Shelf,
+) -> None:
+    """Many runs hold at once."""
+    holds = []
+    for number in range(8):
+        shelf.file(str(number), str(number).encode())
+        holds.append((await shelf.freeze(str(number)))[1])
+
+    assert another(shelf).sweep(AT_ONCE) == 0
+
+    for hold in holds:
+        hold.release()
+    assert another(shelf).sweep(AT_ONCE) == 8
+
+
+# rule: freezing.retention
 async def test_a_release_twice_or_in_a_store_that_is_gone_does_no_harm_to_retention(
     shelf: Shelf,
 ) -> None:
@@ -269,3 +286,17 @@ async def test_a_run_that_is_refused_holds_nothing_beyond_the_retention(
         assert len(list((house.state / "holds").iterdir())) == 1
 
         assert executor.gate.freezer.blobs.sweep(AT_ONCE) == 1
+
+
+# rule: freezing.retention
+async def test_an_executor_that_stays_open_lets_old_copies_go(house: House) -> None:
+    """Nobody restarts a service to have other people's mail forgotten."""
+    house.manifest(files={"doc": {}})
+    async with house.open(config=Config(retention=Duration(0))) as executor:
+        await executor.run(house.request(files={"doc": str(house.file("one", "first"))}))
+        (old,) = (house.state / "blobs").glob("??/*")
+
+        await executor.run(house.request(files={"doc": str(house.file("two", "second"))}))
+
+    (kept,) = (house.state / "blobs").glob("??/*")
+    assert kept != old
