@@ -112,6 +112,7 @@ def test_a_caller_whose_progress_fails_gets_that_fault_and_nothing_ran(house: Ho
         assert executor.run(request).result_id == "m-7"
 
 
+# rule: spawning.cancel
 def test_leaving_the_block_waits_for_what_still_runs_and_takes_nothing_new(house: House) -> None:
     """Leaving used to cancel it: a message half sent, because the main thread was done."""
     out = writable(house)
@@ -193,6 +194,7 @@ TRIO = """
 """
 
 
+# rule: spawning.cancel
 @pytest.mark.parametrize("form", [BLOCKING, TRIO], ids=["blocking", "trio"])
 def test_an_interrupt_ends_the_command_first_and_is_then_told(
     house: House, out: Path, form: str

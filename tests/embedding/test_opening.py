@@ -85,6 +85,7 @@ async def test_a_configuration_with_a_slip_opens_nothing_and_tells_its_line(
     assert not any(thread.name == "executor" for thread in threading.enumerate())
 
 
+# rule: admission.closed-config
 async def test_a_configuration_that_cannot_be_read_opens_nothing(form: Any, tmp_path: Path) -> None:
     """Going on with the defaults would drop every deny that was written down."""
     for path in (tmp_path / "missing.yaml", tmp_path):
@@ -96,6 +97,7 @@ async def test_a_configuration_that_cannot_be_read_opens_nothing(form: Any, tmp_
         assert str(path) in str(no.value)
 
 
+# rule: admission.closed-manifest
 async def test_a_manifest_with_a_slip_opens_nothing_and_tells_file_and_line(
     form: Any, house: House
 ) -> None:
@@ -115,6 +117,7 @@ async def test_a_manifest_with_a_slip_opens_nothing_and_tells_file_and_line(
     assert "two.yaml:1:1: executor: 'manifest/9'" in str(no.value)
 
 
+# rule: admission.closed-manifest
 async def test_a_tool_that_two_files_declare_opens_nothing(form: Any, house: House) -> None:
     """Which of the two was meant is not for the order of names to say."""
     options = options_of(house)
@@ -128,6 +131,7 @@ async def test_a_tool_that_two_files_declare_opens_nothing(form: Any, house: Hou
     assert "'test.fake' is declared in" in str(no.value)
 
 
+# rule: admission.closed-manifest
 async def test_a_path_without_a_manifest_opens_nothing(form: Any, house: House) -> None:
     """A directory that was moved would silently take its tools along."""
     with pytest.raises(Refused) as no:
@@ -161,6 +165,7 @@ async def test_a_state_that_cannot_be_kept_private_opens_nothing(
     assert (no.value.rule, no.value.code) == ("freezing.private-store", "STORE_UNAVAILABLE")
 
 
+# rule: admission.closed-config
 async def test_relative_paths_start_from_the_directory_of_the_configuration(
     form: Any, house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
