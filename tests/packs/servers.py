@@ -252,13 +252,19 @@ def make_certificate(directory: Path) -> Certificate:
 # -- git ------------------------------------------------------------------------------------------
 
 
+def _plain_environment() -> dict[str, str]:
+    """Leave out what would make git do something else, as it does for a test run from a hook."""
+    given = {name: text for name, text in os.environ.items() if not name.startswith("GIT_")}
+    return {**given, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
+
+
 def git(*words: str | Path, cwd: Path | None = None) -> str:
     """Run git with no configuration but what is given; gives what it printed."""
     done = subprocess.run(
         ["git", "-c", "user.name=Ana", "-c", "user.email=ana@example.org",
          "-c", "init.defaultBranch=main", *map(os.fspath, words)],
         cwd=cwd,
-        env={**os.environ, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"},
+        env=_plain_environment(),
         check=True,
         capture_output=True,
         text=True,
@@ -273,6 +279,7 @@ def git_daemon(directory: Path) -> Iterator[int]:
     daemon = subprocess.Popen(
         ["git", "daemon", "--verbose", f"--base-path={directory}", "--export-all",
          "--enable=receive-pack", f"--listen={LOCALHOST}", f"--port={port}", str(directory)],
+        env=_plain_environment(),
         stderr=subprocess.PIPE,
         text=True,
     )  # fmt: skip
@@ -344,7 +351,7 @@ def git_http(
                 ["git", "http-backend"],
                 input=body,
                 env={
-                    **os.environ,
+                    **_plain_environment(),
                     "GIT_PROJECT_ROOT": str(directory),
                     "GIT_HTTP_EXPORT_ALL": "1",
                     "PATH_INFO": path,
