@@ -159,22 +159,22 @@ def test_all_faults_of_a_configuration_are_told_at_once_closed_config() -> None:
 # -- one loader for all ---------------------------------------------------------------------------
 
 NOT_PLAIN = {
-    "key twice": "deny: [git-push]\nx: 1\ndeny: []\n",
-    "inner key twice": "a: {b: 1, b: 2}\n",
-    "merge key": "a: {x: 1}\nb: {<<: {x: 2}}\n",
-    "aliases": "".join(
+    "the key 'deny' again": "deny: [git-push]\nx: 1\ndeny: []\n",
+    "the key 'b' again": "a: {b: 1, b: 2}\n",
+    "the merge key": "a: {x: 1}\nb: {<<: {x: 2}}\n",
+    "the anchor 'a0'": "".join(
         f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9) if n else 'lol'}]\n" for n in range(9)
     ),
-    "cycle": "a: &a [*a]\n",
-    "tag": '!!python/object/apply:os.system ["id"]\n',
-    "two documents": "a: 1\n---\nb: 2\n",
+    "the anchor 'a'": "a: &a [*a]\n",
+    "the tag": 'a: !!python/object/apply:os.system ["id"]\n',
+    "a second document": "a: 1\n---\nb: 2\n",
 }
 
 
 # rule: admission.plain-yaml
-@pytest.mark.parametrize("text", NOT_PLAIN.values(), ids=NOT_PLAIN)
+@pytest.mark.parametrize(("told", "text"), NOT_PLAIN.items(), ids=NOT_PLAIN)
 async def test_what_is_not_plain_yaml_is_refused_in_every_file_plain_yaml(
-    tmp_path: Path, text: str
+    tmp_path: Path, told: str, text: str
 ) -> None:
     """Case 56: a second `deny` replaces the first, 300 bytes become gigabytes, a tag runs code."""
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -192,6 +192,7 @@ async def test_what_is_not_plain_yaml_is_refused_in_every_file_plain_yaml(
             load(file)
 
         assert no.value.code == code
+        assert told in no.value.because
         line = int(no.value.because.split(f"{file}:")[1].split(":")[0])
         assert line > len(yaml.safe_dump(good).splitlines())
     file = tmp_path / "executor.yaml"
@@ -200,6 +201,7 @@ async def test_what_is_not_plain_yaml_is_refused_in_every_file_plain_yaml(
         async with open_executor(file):
             pytest.fail("it opened")
     assert no.value.code == "INVALID_CONFIG"
+    assert told in no.value.because
     assert not (tmp_path / "state").exists()
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50 * 1024
 

@@ -207,6 +207,24 @@ def test_what_another_user_owns_is_refused_command_pinned(
     assert (refused.rule, refused.code) == ("admission.command-pinned", "COMMAND_NOT_TRUSTED")
 
 
+# rule: admission.command-pinned
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+@pytest.mark.parametrize("where", ["file", "directory", "around"])
+def test_what_belongs_to_somebody_else_is_refused_command_pinned(
+    commands: Commands, trusted: Path, where: str
+) -> None:
+    """An owner can write what its mode forbids: they have only to change the mode."""
+    real = program(trusted / "sub" / "tool")
+    assert commands.pin(str(real))
+
+    at = {"file": real, "directory": real.parent, "around": trusted}[where]
+    os.chown(at, 65534, -1)
+
+    refused = no(commands, real)
+    assert (refused.rule, refused.code) == ("admission.command-pinned", "COMMAND_NOT_TRUSTED")
+    assert f"{at} can be changed by others" in refused.because
+
+
 def test_a_directory_in_which_nobody_can_touch_anothers_files_may_be_around_it(
     commands: Commands, trusted: Path
 ) -> None:
