@@ -62,7 +62,7 @@ async def test_a_large_file_arrives_byte_for_byte_with_plain_permissions(
 
     assert receipt.status == "delivered"
     assert (target / "copied").read_bytes() == content
-    assert not stat.S_IMODE((target / "copied").stat().st_mode) & 0o7111
+    assert stat.S_IMODE((target / "copied").stat().st_mode) & 0o7711 == 0o600
 
 
 NAMES = {
