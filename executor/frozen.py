@@ -15,12 +15,13 @@ class _Value(msgspec.Struct, frozen=True):
 
 
 class SlotFile(_Value, frozen=True):
-    """A file to freeze: the slot it fills, where it is, the name it gets, the most it may be."""
+    """A file to freeze: the slot it fills, where it is, the name it gets, and its bounds."""
 
     slot: str
     path: str
     name: str
     max_bytes: int
+    line_ends: str | None = None
 
 
 class Target(_Value, frozen=True):

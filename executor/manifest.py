@@ -108,6 +108,8 @@ class FileSlot(_Strict, frozen=True):
     max_bytes: Size = always(Size(64 * 2**20))
     name: Annotated[str, Meta(min_length=1, max_length=200)] | None = None
     """The name it is staged under; without one it keeps the base name of its source."""
+    line_ends: Literal["crlf"] | None = None
+    """Every CR and LF must be part of a CRLF."""
 
 
 class CapabilityUse(_Strict, frozen=True):

@@ -47,6 +47,7 @@ TABLE: tuple[Row, ...] = (
     Row("freezing.readable-files", "FILE_NOT_READABLE", "freeze", "fix"),
     Row("freezing.regular-files", "NOT_A_REGULAR_FILE", "freeze", "fix"),
     Row("freezing.stable-source", "FILE_CHANGED_WHILE_FREEZING", "freeze", "retry"),
+    Row("freezing.line-ends", "BARE_LINE_END", "freeze", "fix"),
     Row("freezing.bounded", "FILE_TOO_LARGE", "freeze", "fix"),
     Row("freezing.staged-names", "FILE_NAME_COLLISION", "admit", "fix"),
     Row("freezing.rehash-before-spawn", "FROZEN_COPY_CHANGED", "verify", "ask"),

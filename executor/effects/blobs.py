@@ -149,9 +149,13 @@ class Incoming:
         self._holds = holds
         self._copies: dict[Path, str] = {}
 
-    def put(self, source: int, size: int, step: Step) -> tuple[str, int]:
+    def put(
+        self, source: int, size: int, step: Step, look: Callable[[bytes], None] | None = None
+    ) -> tuple[str, int]:
         """Copy an open file in, and name the copy by its own bytes.
 
+        Args:
+            look: shown every byte of the copy, in order.
         Returns:
             the SHA-256 in hex and the size of the copy.
         Raises:
@@ -163,7 +167,7 @@ class Incoming:
         copy = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o400)
         try:
             copied = _copy(source, copy, size, step)
-            self._copies[temporary] = hash_descriptor(copy, step)
+            self._copies[temporary] = hash_descriptor(copy, step, look)
         finally:
             os.close(copy)
         return self._copies[temporary], copied
@@ -197,13 +201,17 @@ class Incoming:
             temporary.unlink(missing_ok=True)
 
 
-def hash_descriptor(descriptor: int, step: Step) -> str:
+def hash_descriptor(
+    descriptor: int, step: Step, look: Callable[[bytes], None] | None = None
+) -> str:
     """Give the SHA-256, in hex, of all bytes behind a descriptor, in constant memory."""
     hashed = hashlib.sha256()
     buffer = memoryview(bytearray(CHUNK))
     position = 0
     while count := os.preadv(descriptor, [buffer], position):
         hashed.update(buffer[:count])
+        if look is not None:
+            look(bytes(buffer[:count]))
         position += count
         step(count)
     return hashed.hexdigest()

@@ -118,8 +118,11 @@ def _copy(
     step: Callable[[int], None],
 ) -> FrozenFile:
     _let_the_clock_tick(facts)
+    line_ends = freezing.LineEnds()
     try:
-        sha256, size = incoming.put(descriptor, facts.st_size, step)
+        sha256, size = incoming.put(
+            descriptor, facts.st_size, step, line_ends.look if file.line_ends else None
+        )
     except Unreadable as failed:
         raise _not_readable(file, failed.__cause__) from None
     if size != facts.st_size or _identity(os.fstat(descriptor)) != _identity(facts):
@@ -129,6 +132,8 @@ def _copy(
             because=f"{show_value(file.path)} changed while it was copied.",
             todo="Wait until nothing writes to it, and ask again.",
         )
+    line_ends.end()
+    freezing.check_line_ends(file, line_ends)
     return FrozenFile(file.slot, file.name, size, sha256)
 
 

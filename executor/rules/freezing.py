@@ -1,5 +1,6 @@
 """Freezing: under which name a file is staged, and which file may be frozen."""
 
+import re
 import unicodedata
 from collections.abc import Mapping
 
@@ -69,7 +70,9 @@ def assign_names(manifest: Manifest, given: Mapping[str, FileGiven]) -> tuple[Sl
             faults.append(f"files.{slot}: {len(sources)} files where one is expected")
         for source in sources:
             name = safe_name(source.name or declared.name or source.path)
-            assigned.append(SlotFile(slot, source.path, name, int(declared.max_bytes)))
+            assigned.append(
+                SlotFile(slot, source.path, name, int(declared.max_bytes), declared.line_ends)
+            )
     if faults:
         raise Refused(
             "admission.closed-parameters",
@@ -86,6 +89,50 @@ def assign_names(manifest: Manifest, given: Mapping[str, FileGiven]) -> tuple[Sl
         )
     _refuse_collisions(assigned, manifest)
     return tuple(assigned)
+
+
+class LineEnds:
+    """Looks for a CR or LF that is no part of a CRLF, in a text that comes in pieces."""
+
+    _BARE = re.compile(rb"(?<!\r)\n|\r(?!\n)")
+
+    def __init__(self) -> None:
+        self._carried = b""
+        self._lines = 1
+        self.bare_at: int | None = None
+        """The number of the line that ends so."""
+
+    def look(self, piece: bytes) -> None:
+        """Look at the next piece."""
+        text = self._carried + piece
+        # What follows a CR at the end is still to come.
+        self._carried = b"\r" if text.endswith(b"\r") else b""
+        self._judge(text.removesuffix(b"\r") if self._carried else text)
+
+    def end(self) -> None:
+        """Say that nothing more comes."""
+        self._judge(self._carried)
+
+    def _judge(self, text: bytes) -> None:
+        if self.bare_at is None and (bare := self._BARE.search(text)):
+            self.bare_at = self._lines + text.count(b"\n", 0, bare.start())
+        self._lines += text.count(b"\n")
+
+
+def check_line_ends(file: SlotFile, found: LineEnds) -> None:
+    """Refuse a line end that some would read as one and others not.
+
+    Raises:
+        Refused: ``freezing.line-ends``.
+    """
+    if found.bare_at is not None:
+        raise Refused(
+            "freezing.line-ends",
+            "BARE_LINE_END",
+            because=f"Line {found.bare_at} of {show_value(file.path)} does not end with CRLF: a "
+            "reader that takes it for a line end could find there what was never approved.",
+            todo="Write the file with CRLF line ends (`unix2dos`; in Python, email.policy.SMTP).",
+        )
 
 
 def check_size(file: SlotFile, size: int) -> None:

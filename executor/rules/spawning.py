@@ -31,11 +31,23 @@ def place(environment: Mapping[str, str], staging: str) -> dict[str, str]:
 
 
 def spellings(secret: str) -> list[bytes]:
-    """Give the forms in which a secret can show: whole, by line, and as JSON and URLs write it."""
+    """Give the forms in which a secret can show.
+
+    Whole, by line, the password of a ``user:password``, and each of these as JSON, URLs and
+    base64 write it, the logins of HTTP and SMTP among them.
+    """
+    from base64 import b64encode, urlsafe_b64encode
     from urllib.parse import quote
 
     forms: set[str] = set()
-    for text in (secret, *secret.splitlines()):
+    texts = [secret, *secret.splitlines()]
+    for text in tuple(texts):
+        user, colon, password = text.partition(":")
+        if colon:
+            texts += [password, f"\0{user}\0{password}"]
+    for text in texts:
+        raw = text.encode("utf-8", "surrogateescape")
+        forms |= {b64encode(raw).decode(), urlsafe_b64encode(raw).decode()}
         forms |= {text, json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1]}
         forms.add(quote(text, safe="", errors="surrogateescape"))
     return [form.encode("utf-8", "surrogateescape") for form in forms if len(form) >= LEAST_MASKED]

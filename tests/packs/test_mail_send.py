@@ -14,6 +14,7 @@ import pytest
 import trio
 
 from executor import AskedBy, Receipt, Request
+from executor.refusal import Refused
 from tests.house import House
 from tests.packs.servers import (
     Certificate,
@@ -159,18 +160,19 @@ async def test_lines_of_dots_arrive_as_they_are_and_end_nothing(
     assert server.commands[-2:] == ["DATA", "QUIT"]
 
 
-# rule: freezing.verified-bytes
-async def test_bare_line_feeds_are_sent_as_they_are(house: House) -> None:
-    """curl converts nothing, so a careless server could see an end of the message in here.
-
-    The manifest's description says so. With ``--crlf`` this curl would make CR CR LF of CRLF.
-    """
-    message = b"Subject: x\n\nx\n.\nMAIL FROM:<eve@example.org>\n"
+# rule: freezing.line-ends
+async def test_a_second_message_behind_bare_line_feeds_is_refused_line_ends(house: House) -> None:
+    """A careless server would send it on, to recipients that nobody saw."""
+    smuggled = b"Subject: x\r\n\r\nx\r\n.\nMAIL FROM:<eve@example.org>\r\n"
     with smtp() as server:
-        receipt = await send(house, server.url, message)
+        receipt = await send(house, server.url, smuggled.replace(b".\n", b".\r\n"))
+        with pytest.raises(Refused) as no:
+            await send(house, server.url, smuggled)
 
     assert receipt.status == "delivered"
-    assert server.messages == [message + b"\r\n.\r\n"]
+    assert (no.value.rule, no.value.code) == ("freezing.line-ends", "BARE_LINE_END")
+    assert "Line 4 " in no.value.because
+    assert len(server.messages) == 1
 
 
 async def test_a_real_server_gets_the_message_for_all_recipients_at_once(house: House) -> None:
