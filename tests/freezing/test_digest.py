@@ -66,6 +66,7 @@ MATTERS: list[tuple[str, Any]] = [
             {"deadline": "11 s"},
             {"deadline": "10.001 s"},
             {"deadline": "10 s", "grace": "1 s"},
+            {"deadline": "10 s", "grace": "5.001 s"},
             {"deadline": "10 s", "output": "1 B"},
             {"deadline": "10 s", "memory": "1 MiB"},
             {"deadline": "10 s", "processes": 1},
@@ -87,6 +88,14 @@ def test_one_thing_that_could_change_the_outcome_changes_what_digest_covers_all_
     assert digest(admitted(), FILES, ENVIRONMENT) == BASE
 
     assert digest(change(admitted(), path, new), FILES, ENVIRONMENT) != BASE
+
+
+# rule: freezing.digest-covers-all
+def test_no_two_of_these_are_one_action_by_what_digest_covers_all_gives() -> None:
+    """None and the empty text, a file and a variable of one name: each is its own."""
+    digests = {digest(change(admitted(), *this), FILES, ENVIRONMENT) for this in MATTERS}
+
+    assert len(digests) == len(MATTERS)
 
 
 # rule: freezing.digest-covers-all
@@ -205,7 +214,7 @@ async def test_the_gate_gives_one_digest_to_one_action_by_digest_covers_all(
     monkeypatch.chdir(house.root)
     declared: dict[str, Any] = {
         "files": {"doc": {}},
-        "env": {"MODE": "{mode}"},
+        "env": {"FLAVOUR": "{flavour}"},
         "stdin": {"text": "{words_in}"},
         "stage": {"conf": "mode={mode}\n"},
         "account": None,
@@ -213,6 +222,7 @@ async def test_the_gate_gives_one_digest_to_one_action_by_digest_covers_all(
             "plan": {"type": "string", "default": "{}"},
             "words": {"type": "array", "items": {"type": "string"}, "default": []},
             "mode": {"type": "string", "default": "test"},
+            "flavour": {"type": "string", "default": "plain"},
             "words_in": {"type": "string", "default": "in"},
         },
     }
@@ -257,9 +267,12 @@ async def test_the_gate_gives_one_digest_to_one_action_by_digest_covers_all(
             await of("here/b.txt"),
             await of(account="bea"),
             await of(mode="live"),
+            await of(flavour="sweet"),
             await of(words_in="In"),
             await of(words=["x"]),
             await of(words=["x", ""]),
+            await of(words=["x", "y"]),
+            await of(words=["x y"]),
         ]
         house.install("fake", (house.bin / "fake").read_text().split("\n", 1)[1] + "\n")
         different.append(await of())

@@ -292,8 +292,10 @@ def turning(one: Path, other: Path) -> Iterator[None]:
     ) as loop:
         assert loop.stdout is not None
         assert loop.stdout.readline() == b"turning\n"
-        yield
-        loop.send_signal(signal.SIGKILL)
+        try:
+            yield
+        finally:
+            loop.send_signal(signal.SIGKILL)
 
 
 # rule: freezing.inside-roots

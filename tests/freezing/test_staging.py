@@ -211,9 +211,11 @@ def test_an_area_is_swept_by_the_next_executor_only_when_its_own_was_killed_for_
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"there\n"
-        assert staging.sweep(areas) == 0
-        assert (areas / "theirs" / "work").is_dir()
-        process.send_signal(signal.SIGKILL)
+        try:
+            assert staging.sweep(areas) == 0
+            assert (areas / "theirs" / "work").is_dir()
+        finally:
+            process.send_signal(signal.SIGKILL)
 
     assert staging.sweep(areas) == 1
     assert list(areas.iterdir()) == []
