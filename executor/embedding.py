@@ -66,7 +66,8 @@ class Executor:
             return
         self._swept_at = trio.current_time()
         try:
-            await trio.to_thread.run_sync(self.gate.freezer.blobs.sweep, self._retention)
+            with trio.CancelScope(shield=True):  # a caller that gives up does so in the gate
+                await trio.to_thread.run_sync(self.gate.freezer.blobs.sweep, self._retention)
         except OSError as failed:
             log.warning("old copies could not be removed: %s", failed)
 

@@ -19,6 +19,7 @@ from executor import AskedBy, Config, Executor, Receipt, Refused, Request, Unver
 from executor.manifest import SecretSource
 from executor.receipt import EXIT_CODES
 from executor.store.receipts import Receipts
+from executor.units import Duration
 from tests.house import House, recorded
 
 SHA256 = re.compile("[0-9a-f]{64}")
@@ -114,10 +115,14 @@ def in_root(house: House, changes: dict[str, Any]) -> dict[str, Any]:
 
 
 # rule: records.receipt
-async def test_an_action_that_is_given_up_before_its_start_is_on_record(house: House) -> None:
-    """It is the one cancelled end that proves that nothing ran, and somebody must be able to."""
+@pytest.mark.parametrize("retention", [0, 3600])
+async def test_an_action_that_is_given_up_before_its_start_is_on_record(
+    house: House, retention: int
+) -> None:
+    """It is the one cancelled end that proves that nothing ran, also amid our own housekeeping."""
     heard = Listener(house)
-    async with house.open(degraded=True) as executor:
+    config = Config(retention=Duration(retention))
+    async with house.open(config=config, degraded=True) as executor:
         with trio.CancelScope() as scope:
             scope.cancel()
             await executor.run(house.request(), tell=heard)
