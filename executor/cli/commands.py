@@ -1,6 +1,7 @@
 """Commands: the groups of the `executor` command, and what becomes of an error."""
 
 import importlib
+import json
 import logging
 import os
 import traceback
@@ -65,28 +66,32 @@ def cli() -> None:
 def invoke(arguments: Sequence[str]) -> int:
     """Run one command and give its exit code. With ``--json`` every end has its JSON object."""
     logging.getLogger("executor").addHandler(_Notes())
-    as_json = "--json" in arguments
-    result: dict[str, Any] | None = None
     try:
-        code = cli.main(list(arguments), prog_name="executor", standalone_mode=False) or 0
+        code: int = cli.main(list(arguments), prog_name="executor", standalone_mode=False) or 0
     except click.exceptions.Exit as done:
         code = done.exit_code
-    except click.ClickException as wrong:
-        code, result = _not_understood(wrong)
-    except Refused as no:
-        output.tell_refusal(no)
-        code, result = 2 if no.row.invalid_input else 3, output.refused_result(no)
-    except (Interrupted, KeyboardInterrupt, click.Abort):
-        output.note("interrupted; nothing was started.")
-        code, result = signals.NOTHING_HAPPENED, _interrupted()
-    except Exception as fault:
-        _tell_fault(fault)
-        code, result = FAULT, _faulty(fault)
-    if as_json and result is not None:
-        output.print_json(result)
-    if output.lost() and not signals.settled():
-        return int(code) or 1
-    return int(code)
+    except Exception as failed:
+        code, words, result = _told(failed)
+        signals.settle(code)
+        output.warn(words)
+        if "--json" in arguments:
+            output.print_json(result)
+    if output.lost() and not signals.begun():  # the output was all there was to do
+        return code or 1
+    return code
+
+
+def _told(failed: Exception) -> tuple[int, str, dict[str, Any]]:
+    """Give exit code, words for people, and the result."""
+    match failed:
+        case Refused():
+            code = 2 if failed.row.invalid_input else 3
+            return code, output.refusal_words(failed), output.refused_result(failed)
+        case click.Abort() | Interrupted():
+            return _interrupted()
+        case click.ClickException():
+            return _not_understood(failed)
+    return _fault(failed)
 
 
 class _Notes(logging.Handler):
@@ -99,51 +104,44 @@ class _Notes(logging.Handler):
                 traceback.print_exception(record.exc_info[1])
 
 
-def _not_understood(wrong: click.ClickException) -> tuple[int, dict[str, Any]]:
+def _not_understood(wrong: click.ClickException) -> tuple[int, str, dict[str, Any]]:
     context = wrong.ctx if isinstance(wrong, click.UsageError) else None
     path = "executor" if context is None else context.command_path
+    todo = f"See `{path} --help`." if isinstance(wrong, click.UsageError) else ""
     if isinstance(wrong, _NO_ARGUMENTS):  # its message is the help
-        output.warn(wrong.format_message())
-        message, todo = "A command is missing.", f"See `{path} --help`."
+        words, because = wrong.format_message(), "A command is missing."
     else:
-        message = output.printable(wrong.format_message(), lines=True)
-        todo = f"See `{path} --help`." if isinstance(wrong, click.UsageError) else ""
-        output.note(f"{message} {todo}".strip())
+        because = output.printable(wrong.format_message(), lines=True)
+        words = f"executor: {because} {todo}".strip()
     result = output.bare_result(
         status="refused",
         code="INVALID_REQUEST",
         stage="admit",
         recovery="fix",
         rule="admission.closed-request",
-        because=message,
+        because=because,
         todo=todo or None,
     )
-    return wrong.exit_code, result
+    return wrong.exit_code, words, result
 
 
-def _interrupted() -> dict[str, Any]:
-    return output.bare_result(
-        status="undelivered",
-        code="CANCELLED",
-        recovery="retry",
-        because="It was interrupted; nothing was started.",
-    )
+def _interrupted() -> tuple[int, str, dict[str, Any]]:
+    words = "executor: interrupted; nothing was started."
+    return signals.NOTHING_HAPPENED, words, json.loads(signals.RESULT)
 
 
-def _faulty(fault: Exception) -> dict[str, Any]:
-    return output.bare_result(
+def _fault(fault: Exception) -> tuple[int, str, dict[str, Any]]:
+    said = f"{type(fault).__name__}: {fault}"
+    words = [f"executor: a fault of the executor itself: {output.printable(said)}"]
+    if signals.begun():
+        words.append("  Whether the action happened is not known: look before you ask again.")
+    words.append("  Set EXECUTOR_DEBUG=1 to see where it failed, and report it.")
+    if os.environ.get("EXECUTOR_DEBUG"):
+        words += traceback.format_exception(fault)
+    result = output.bare_result(
         status="unresolved" if signals.begun() else "undelivered",
         code="EXECUTOR_FAULT",
         recovery="ask" if signals.begun() else "retry",
-        because=f"A fault of the executor itself: {type(fault).__name__}: {fault}",
+        because=f"A fault of the executor itself: {said}",
     )
-
-
-def _tell_fault(fault: Exception) -> None:
-    if os.environ.get("EXECUTOR_DEBUG"):
-        traceback.print_exception(fault)
-    said = output.printable(f"{type(fault).__name__}: {fault}")
-    output.note(f"a fault of the executor itself: {said}")
-    if signals.begun():
-        output.warn("  Whether the action happened is not known: look before you ask again.")
-    output.warn("  Set EXECUTOR_DEBUG=1 to see where it failed, and report it.")
+    return FAULT, "\n".join(words), result

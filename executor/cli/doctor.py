@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from executor.cli import working
+from executor.cli import signals, working
 from executor.cli.options import opening
 from executor.cli.output import print_json, printable, say, styled
 from executor.embedding import Executor, open_executor
@@ -35,11 +35,13 @@ def command(as_json: bool, **options: Any) -> int:
             found.update(_look(executor))
 
     working.run(look)
+    code = 0 if found["strongest"] == "namespaced" else 1
+    signals.settle(code)
     if as_json:
         print_json(found)
     else:
         say("\n".join(_lines(found)))
-    return 0 if found["strongest"] == "namespaced" else 1
+    return code
 
 
 def _look(executor: Executor) -> dict[str, Any]:

@@ -122,17 +122,15 @@ def tell_receipt(receipt: "Receipt", place: str) -> None:
         warn("\n".join(lines + _said(receipt)))
 
 
-def tell_refusal(no: Refused) -> None:
-    """Tell people about a refusal that has no receipt."""
-    warn(
-        "\n".join(
-            [
-                *_head("executor", "refused", "red", no.code),
-                *_sentences(no.because, no.todo),
-                f"  rule       {no.rule}, in stage {no.stage}",
-                *_recovery(no.recovery),
-            ]
-        )
+def refusal_words(no: Refused) -> str:
+    """Give the words for people about a refusal that has no receipt."""
+    return "\n".join(
+        [
+            *_head("executor", "refused", "red", no.code),
+            *_sentences(no.because, no.todo),
+            f"  rule       {no.rule}, in stage {no.stage}",
+            *_recovery(no.recovery),
+        ]
     )
 
 

@@ -5,8 +5,8 @@ Three times follow one another, and each has its own answer:
 - before: nothing was started. Say so and be gone. An exception out of the middle of an import
   would be a traceback.
 - while: `executor.cli.working` listens, and ends what runs.
-- after: the end is on record. Only the telling can still be cut short, if nobody reads it; the
-  exit code is the end's.
+- after: the end is certain, and on record if it was an action's. Only the telling can still be cut
+  short, if nobody reads it; the exit code is the end's.
 
 Imports only what the interpreter has loaded anyway: until `watch`, a Ctrl-C is a traceback.
 """
@@ -27,6 +27,7 @@ RESULT = (
 )
 _as_json = False
 _begun = False
+_heard = False
 _code: int | None = None
 
 
@@ -51,6 +52,14 @@ def watched() -> list[signal.Signals]:
     return [number for number in NUMBERS if signal.getsignal(number) is not signal.SIG_IGN]
 
 
+def hear(number: int) -> str | None:
+    """Give the name of a signal, once: the first is told, and those after it add nothing."""
+    global _heard
+    name = None if _heard else signal.Signals(number).name
+    _heard = True
+    return name
+
+
 def begin() -> None:
     """Say that the gate has the request: what comes of it is no longer certain."""
     global _begun
@@ -63,14 +72,9 @@ def begun() -> bool:
 
 
 def settle(code: int) -> None:
-    """Say that the end is on record: from now on a signal changes nothing about it."""
+    """Say that the end is certain: from now on a signal changes nothing about it."""
     global _code
     _code = code
-
-
-def settled() -> bool:
-    """Say whether there is an end on record."""
-    return _code is not None
 
 
 def _answer(number: int, _frame: object) -> None:
@@ -78,7 +82,7 @@ def _answer(number: int, _frame: object) -> None:
         signal.signal(signal.SIGALRM, _leave)
         signal.alarm(TELLING_S)
         return
-    _write(2, f"executor: {signal.Signals(number).name}: nothing was started.\n")
+    _write(2, f"executor: {hear(number) or 'interrupted'}: nothing was started.\n")
     if _as_json:
         _write(1, RESULT)
     os._exit(NOTHING_HAPPENED)

@@ -1,7 +1,6 @@
 """Working: do what needs trio, until it is done or a signal says to end it."""
 
 import os
-import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import click
@@ -50,10 +49,7 @@ def run(work: Callable[[], Awaitable[None]]) -> None:
 
 
 async def _cancel_at_the_first(arriving: AsyncIterator[int], scope: trio.CancelScope) -> None:
-    told = False
     async for number in arriving:
-        if not told:
-            name = signal.Signals(number).name
+        if name := signals.hear(number):
             output.note(f"{name}: ending what runs, and waiting for its end.")
-            told = True
         scope.cancel()
