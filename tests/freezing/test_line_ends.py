@@ -52,6 +52,16 @@ def test_how_it_comes_in_pieces_makes_no_difference_line_ends(text: str, cuts: l
 
 
 # rule: freezing.line-ends
+@pytest.mark.parametrize("text", [b"a\r\nb\r\n\r\n", b"a\r\nb\nc", b"a\r\nb\rc", b"a\r\n\r\r\n"])
+def test_wherever_it_is_cut_in_three_the_answer_is_the_same_line_ends(text: bytes) -> None:
+    """Neither a pair is torn, nor are two halves of different lines taken for one."""
+    for first in range(len(text) + 1):
+        for second in range(first, len(text) + 1):
+            pieces = text[:first], text[first:second], text[second:]
+            assert bare_line(*pieces) == bare_line(text), pieces
+
+
+# rule: freezing.line-ends
 async def test_only_a_slot_that_asks_is_looked_at_line_ends(house: House) -> None:
     """Most files have the line ends of their author."""
     doc = {"doc": str(house.file("doc", b"one\ntwo\n"))}
