@@ -24,10 +24,12 @@ from executor.effects.sandbox.bare import Bare
 from executor.effects.sandbox.probe import probe
 from executor.gate import Gate
 from executor.manifest import SecretSource
+from executor.plain_yaml import Document
 from executor.problems import Faulty, Problem, read
 from executor.receipt import Receipt
 from executor.refusal import Refused
 from executor.request import Request
+from executor.rules import configs
 from executor.rules import manifests as manifest_rules
 from executor.rules.isolation import Availability, Places, private_places
 from executor.rules.manifests import Tool
@@ -181,10 +183,13 @@ async def open_executor(
     settings = config if isinstance(config, Config) else _read_config(config)
     directory = open_directory(Path(state or settings.state or default_directory()))
     paths = (*settings.manifests, *_texts(manifests))
-    given_roots = (*settings.roots, *_texts(roots)) or (os.getcwd(),)
+    base = _current_directory()
+    given_roots = (*settings.roots, *_texts(roots)) or (base,)
     real_roots = tuple(map(os.path.abspath, given_roots))
     commands = Commands((*_texts(trusted), *settings.trusted, *TRUSTED_DIRECTORIES))
     tools = load_tools(paths, packs=settings.packs)
+    if unknown := list(configs.unknown_secrets(settings, tools)):
+        raise _invalid_config("\n".join(unknown))
     try:
         blobs = Blobs(directory)
         receipts = Receipts(directory)
@@ -201,7 +206,7 @@ async def open_executor(
     gate = Gate(
         tools=tools,
         commands=commands,
-        freezer=Freezer(blobs, real_roots, os.getcwd(), private_places(places)),
+        freezer=Freezer(blobs, real_roots, base, private_places(places)),
         sandboxes=probed.sandboxes,
         probed=probed.found,
         places=places,
@@ -250,6 +255,13 @@ def open_blocking(*args: Any, **options: Any) -> Iterator[BlockingExecutor]:
         thread.join()
     if failed:
         raise failed[0]
+
+
+def _current_directory() -> str:
+    try:
+        return os.getcwd()
+    except OSError:
+        raise _invalid_config("The current directory is gone.") from None
 
 
 def _texts(paths: Iterable[str | os.PathLike[str]]) -> Iterator[str]:
@@ -306,7 +318,11 @@ def _read_config(path: str | os.PathLike[str] | None) -> Config:
         return Config()
     file = Path(path)
     try:
-        settings, _ = read(file.read_bytes(), str(file), Config)
+
+        def check(config: Config, document: Document) -> Iterable[Problem]:
+            return configs.check_sources(config, document, str(file))
+
+        settings, _ = read(file.read_bytes(), str(file), Config, check)
     except Faulty as faulty:
         raise _invalid_config(str(faulty)) from None
     except OSError as failed:

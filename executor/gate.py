@@ -27,7 +27,7 @@ from executor.rules import admission, isolation, outcomes, spawning
 from executor.rules.isolation import Availability, Places
 from executor.rules.manifests import Tool
 from executor.rules.outcomes import Verdict
-from executor.store.receipts import Receipts
+from executor.store.receipts import Receipts, Room
 
 log = logging.getLogger(__name__)
 
@@ -74,11 +74,11 @@ class Gate:
             admitted = self.admit(attempt.id, request)
             frozen, hold = await self.freeze(admitted, progress)
             attempt.action = frozen
-            with hold:
+            with hold, self.receipts.reserve(attempt.id) as room:
                 with await self.verify(frozen) as verified:
                     finished = await self.spawn(verified)
                 verdict = self.classify(frozen, finished)
-                return self.record(attempt, verdict, finished)
+                return self.record(attempt, verdict, finished, room)
         except Refused as no:
             no.receipt = self.record_refusal(attempt, no)
             raise
@@ -135,11 +135,17 @@ class Gate:
         """What happened: delivered, proven undelivered, or unknown."""
         return outcomes.classify(frozen.admitted.manifest, finished)
 
-    def record(self, attempt: "_Attempt", verdict: Verdict, finished: Finished | None) -> Receipt:
+    def record(
+        self,
+        attempt: "_Attempt",
+        verdict: Verdict,
+        finished: Finished | None,
+        room: Room | None = None,
+    ) -> Receipt:
         """Put the end on record, before anybody is told."""
         receipt = attempt.end(verdict, finished, self.version)
         try:
-            self.receipts.add(receipt.attempt, receipt.statement())
+            self.receipts.add(receipt.attempt, receipt.statement(), room)
         except Unverified as lost:
             # It ran, so this is no refusal. What is not on record is not told as a fact.
             log.error("attempt %s: %s", attempt.id, lost)
@@ -179,7 +185,7 @@ class _Attempt:
             code=verdict.code,
             because=verdict.because,
             recovery=verdict.recovery,
-            stage=None if verdict.status == "delivered" else "classify",
+            stage=outcomes.stage_of(verdict),
             result_id=verdict.result_id,
             reply=verdict.reply,
             started_at=self.started_at,

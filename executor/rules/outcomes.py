@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from executor.finished import Finished, Output, printable
 from executor.manifest import Condition, Extract, Manifest, Outcome
-from executor.refusal import Recovery
+from executor.refusal import Recovery, Stage
 
 Status = Literal["delivered", "undelivered", "unresolved"]
 MAX_EXTRACT = 500
@@ -18,6 +18,12 @@ SIGNAL_EXITS = range(129, 193)
 
 PROVES_NOTHING_RAN = frozenset({"CANCELLED", "SANDBOX_FAILED", "SPAWN_FAILED"})
 """Our own codes that release. Beside them only what a manifest declares undelivered does."""
+SETTLED_BY_THE_SPAWN = PROVES_NOTHING_RAN | {
+    "CANCELLED_WHILE_RUNNING",
+    "COMMAND_KILLED",
+    "EXECUTOR_FAULT",
+    "TIMED_OUT",
+}
 OWN_CODES = PROVES_NOTHING_RAN | {
     "CANCELLED_WHILE_RUNNING",
     "COMMAND_KILLED",
@@ -68,6 +74,15 @@ def classify(manifest: Manifest, finished: Finished) -> Verdict:
             return unknown("EXECUTOR_FAULT", _facts("The executor itself failed", finished))
         case _:
             return _unexplained(manifest, _facts("How it ended is not known", finished))
+
+
+def stage_of(verdict: Verdict) -> Stage | None:
+    """Name the stage at which it was settled that this was no delivery."""
+    if verdict.status == "delivered":
+        return None
+    if verdict.code == "RECORD_LOST":
+        return "record"
+    return "spawn" if verdict.code in SETTLED_BY_THE_SPAWN else "classify"
 
 
 def unknown(code: str, because: str) -> Verdict:

@@ -9,6 +9,9 @@ import rfc8785
 
 from executor.refusal import Unverified
 
+ROOM_BYTES = 64 * 1024
+"""More than a receipt takes."""
+
 
 class Receipts:
     """The receipts below one directory of mode 0700."""
@@ -21,37 +24,78 @@ class Receipts:
         """Give where a receipt lies."""
         return self._directory / f"{name}.json"
 
-    def add(self, name: str, statement: dict[str, Any]) -> None:
-        """Put a receipt on record; what is on record is never written over.
+    def reserve(self, name: str) -> "Room":
+        """Take the room for a receipt, so that a full disk is found out before anything runs.
 
         Raises:
-            Unverified: ``freezing.private-store``: it could not be made durable.
+            Unverified: ``freezing.private-store``.
         """
-        final = self.path(name)
-        temporary = final.with_suffix(".new")
+        temporary = self.path(name).with_suffix(".new")
         try:
             descriptor = os.open(
                 temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o400
             )
+            room = Room(temporary, descriptor)
+            try:
+                os.posix_fallocate(descriptor, 0, ROOM_BYTES)
+            except BaseException:
+                room.close()
+                raise
+        except OSError as failed:
+            raise _not_stored(name, failed) from failed
+        return room
+
+    def add(self, name: str, statement: dict[str, Any], room: "Room | None" = None) -> None:
+        """Put a receipt on record; what is on record is never written over.
+
+        Args:
+            room: what `reserve` gave, if it was asked before; it is used up.
+        Raises:
+            Unverified: ``freezing.private-store``: it could not be made durable.
+        """
+        with room or self.reserve(name) as taken:
             try:
                 content = rfc8785.dumps(statement) + b"\n"
-                if os.write(descriptor, content) != len(content):
+                if os.write(taken.descriptor, content) != len(content):
                     raise OSError(0, "it was cut short")
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
-            os.link(temporary, final)
-            temporary.unlink()
-            _sync_directory(self._directory)
-        except OSError as failed:
+                os.ftruncate(taken.descriptor, len(content))
+                os.fsync(taken.descriptor)
+                os.link(taken.path, self.path(name))
+                taken.path.unlink()
+                _sync_directory(self._directory)
+            except OSError as failed:
+                raise _not_stored(name, failed) from failed
+
+
+class Room:
+    """Room on the disk for one receipt; leaving its block gives back what was not used."""
+
+    def __init__(self, path: Path, descriptor: int) -> None:
+        self.path = path
+        self.descriptor = descriptor
+
+    def __enter__(self) -> "Room":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give it back."""
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1
             with contextlib.suppress(OSError):
-                temporary.unlink()
-            raise Unverified(
-                "freezing.private-store",
-                "STORE_UNAVAILABLE",
-                because=f"The receipt {name} could not be stored: {failed.strerror}.",
-                todo="Make room on the disk of the state directory.",
-            ) from failed
+                self.path.unlink(missing_ok=True)
+
+
+def _not_stored(name: str, failed: OSError) -> Unverified:
+    return Unverified(
+        "freezing.private-store",
+        "STORE_UNAVAILABLE",
+        because=f"The receipt {name} could not be stored: {failed.strerror}.",
+        todo="Make room on the disk of the state directory.",
+    )
 
 
 def _sync_directory(directory: Path) -> None:

@@ -86,6 +86,34 @@ async def test_a_configuration_with_a_slip_opens_nothing_and_tells_its_line(
 
 
 # rule: admission.closed-config
+@pytest.mark.parametrize(
+    ("secrets", "found"),
+    [
+        ("mail.send: {login: {}}", "executor.yaml:1:23: secrets['mail.send'].login: not exactly one"),
+        ("mail.send: {login: {file: a, environment: B}}", "not exactly one source"),
+        ("mail.send: {logn: {file: a}}", "Did you mean 'login'?"),
+        ("mail.sent: {login: {file: a}}", "Did you mean 'mail.send'?"),
+    ],
+)
+async def test_a_secret_that_nobody_would_get_is_told_at_the_start(
+    form: Any, tmp_path: Path, secrets: str, found: str
+) -> None:
+    """An optional secret under a misspelt name would quietly be left out."""
+    path = tmp_path / "executor.yaml"
+    path.write_text("secrets: {mail.send: {login: {file: a}}}\n")
+    async with form(path, state=tmp_path / "state"):
+        pass
+
+    path.write_text(f"secrets: {{{secrets}}}\n")
+    with pytest.raises(Refused) as no:
+        async with form(path, state=tmp_path / "state"):
+            pytest.fail("it was opened")
+
+    assert no.value.code == "INVALID_CONFIG"
+    assert found in str(no.value)
+
+
+# rule: admission.closed-config
 async def test_a_configuration_that_cannot_be_read_opens_nothing(form: Any, tmp_path: Path) -> None:
     """Going on with the defaults would drop every deny that was written down."""
     for path in (tmp_path / "missing.yaml", tmp_path):
