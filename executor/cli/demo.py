@@ -47,17 +47,21 @@ outcomes:
 """
 
 
-@click.command("demo")
+@click.command("demo", short_help="Show all of it, on this machine, in a second.")
 def command() -> int:
     """Deliver a real message, refuse a tampered one, and keep a secret: shown step by step.
 
     Starts a mail server on loopback, sends to it with the real curl, and leaves nothing behind.
-    Needs curl, and the extra `demo` (pip install 'sealed-executor[demo]'). Without bubblewrap it
-    says what it cannot show. Exits with 0 when all that was shown held, else with 1.
+    Needs curl and the extra `demo`. Without bubblewrap it says what it cannot show. Exits with 0
+    when all that was shown held, else with 1.
 
     \b
     Example:
       executor demo
+
+    \b
+    If its mail server is missing:
+      pip install 'sealed-executor[demo]'
     """
     story = _Story()
     try:

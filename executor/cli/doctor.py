@@ -13,7 +13,7 @@ from executor.refusal import Refused
 from executor.rules.isolation import strongest
 
 
-@click.command("doctor")
+@click.command("doctor", short_help="Say what this machine can promise, and what is missing.")
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as one JSON object.")
 @opening
 def command(as_json: bool, **options: Any) -> int:

@@ -14,7 +14,7 @@ from executor.problems import Faulty, Problem
 from executor.rules import manifests
 
 
-@click.group("manifest")
+@click.group("manifest", short_help="Print the format of manifests, and check manifests.")
 def command() -> None:
     """Print the format of manifests, and check manifests.
 
@@ -25,7 +25,7 @@ def command() -> None:
     """
 
 
-@command.command("schema")
+@command.command("schema", short_help="Print the JSON Schema of a manifest.")
 def schema() -> None:
     """Print the JSON Schema (2020-12) of a manifest, for editors and other tools.
 
@@ -36,8 +36,10 @@ def schema() -> None:
     say(json.dumps(manifest_schema(), indent=2))
 
 
-@command.command("check")
-@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+@command.command("check", short_help="Tell every problem of each file.")
+@click.argument(
+    "files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path)
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line for each file.")
 def check(files: tuple[Path, ...], as_json: bool) -> int:
     """Tell every problem of each FILE: its place, what was found, what to write instead.

@@ -14,7 +14,10 @@ _OPTIONS = (
         help="A configuration file. None is looked for by itself.",
     ),
     click.option(
-        "--state", type=click.Path(), help="The private directory of copies and receipts."
+        "--state",
+        type=click.Path(),
+        help="The private directory of copies and receipts.  "
+        "[default: $XDG_STATE_HOME/sealed-executor, or below ~/.local/state]",
     ),
     click.option(
         "--manifest",

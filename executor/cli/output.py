@@ -109,8 +109,9 @@ def tell_receipt(receipt: "Receipt", place: str) -> None:
     if receipt.result_id:
         lines.append(f"  result id  {printable(receipt.result_id)}")
     if receipt.action is not None:
-        reach = receipt.action.admitted.reach
         lines.append(f"  action     sha256:{receipt.action.digest}")
+    if receipt.action is not None and receipt.status != "refused":
+        reach = receipt.action.admitted.reach
         lines.append(f"  isolation  {reach.level}, network: {reach.network}")
         lines += [f"             missing: {printable(entry)}" for entry in reach.missing]
     if receipt.result()["receipt"] is None:

@@ -26,7 +26,7 @@ PROGRESS_FROM = 64 * 2**20
 REQUEST_FILES = (".yaml", ".yml", ".json")
 
 
-@click.command("run")
+@click.command("run", short_help="Run one action, and exit with its end.")
 @click.argument("what", metavar="TOOL|REQUEST")
 @click.option(
     "-p",
