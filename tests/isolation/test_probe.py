@@ -1,6 +1,7 @@
 """A level is available when a command ran in it and reported what it should."""
 
 import os
+import subprocess
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from executor import Refused
 from executor.effects.sandbox import probe
 from executor.finished import Finished, Output
 from executor.rules.isolation import Availability
+from tests.conftest import lacking
 from tests.house import House
 from tests.spawning.runs import REAL_BWRAP, STATUS_WIRE, alive, descriptors, no_sandbox, until
 
@@ -78,6 +80,22 @@ async def test_probed_by_a_command_that_ran_the_real_one_is_available(
     assert plain.works
     assert wrapped.works
     assert "filter of system calls" in " ".join(wrapped.missing)
+
+
+@pytest.fixture
+def bwrap() -> None:
+    """The test needs a bwrap that works, whatever the executor says of it."""
+    words = [REAL_BWRAP, "--unshare-user", "--unshare-pid", "--unshare-net", "--ro-bind", "/", "/"]
+    if not os.path.exists(REAL_BWRAP) or subprocess.run([*words, "/bin/true"]).returncode:
+        lacking("bwrap does not work here")
+
+
+# rule: isolation.namespaced
+async def test_namespaced_level_is_had_wherever_bwrap_works(house: House, bwrap: None) -> None:
+    """All that is promised is asked for: what is left out here is found by the probe."""
+    found = await level(house, None)
+
+    assert found.works, found.why
 
 
 # rule: isolation.probed
@@ -176,6 +194,8 @@ def read(text: str, **changes: Any) -> list[str]:
         (" / ro,nosuid", " / nosuid", "it can write /"),
         ("/staging rw", "/home rw", "it can write /home"),
         ("/proc/sys ro", "/proc/sys rw", "kernel's settings"),
+        ("/proc/sys ro", "/proc/sys ro - proc proc rw\n26 24 0:6 /irq /proc/irq rw", "/proc/irq"),
+        ("/dev/null rw", "/device rw", "/device"),
         ("/proc/sys ro", "/proc/irq ro", "kernel's settings"),
         ("20 19 0:1 / / ro,nosuid - tmpfs tmpfs rw\n", "", "does not tell its mounts"),
     ],

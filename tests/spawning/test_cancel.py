@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 
 from executor import Executor, Receipt, Request
 from executor.effects import staging
@@ -123,9 +124,11 @@ async def test_cancel_while_files_are_staged_starts_nothing(
     stage = staging.stage
     async with house.open(**no_sandbox(house)) as executor:
         with trio.CancelScope() as scope:
+            token = trio.lowlevel.current_trio_token()
 
             def stage_and_give_up(*given: Any) -> Any:
                 trio.from_thread.run_sync(scope.cancel)
+                trio.from_thread.run(trio.testing.wait_all_tasks_blocked, trio_token=token)
                 return stage(*given)
 
             monkeypatch.setattr(staging, "stage", stage_and_give_up)

@@ -1,10 +1,17 @@
 """At the deadline the whole tree is ended before anybody is told; what it did stays unknown."""
 
+import contextlib
 import json
+import os
+import select
+import subprocess
+import time
 from typing import Any
 
 import pytest
 
+from executor.effects import processes
+from executor.effects.sandbox import bubblewrap
 from tests.house import House
 from tests.spawning.runs import alive, no_sandbox, start_executor, until, writable
 
@@ -112,6 +119,26 @@ async def test_deadline_or_not_a_daemon_does_not_outlive_the_result(
 
 
 # rule: spawning.deadline
+async def test_deadline_or_not_what_is_left_is_still_there_to_be_counted(
+    house: House, namespaced: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """bwrap takes the sandbox with it when it ends, however late we come to look."""
+    house.manifest()
+    descendants = processes.descendants
+
+    def descendants_on_a_slow_machine(pid: int) -> list[int]:
+        time.sleep(0.3)
+        return descendants(pid)
+
+    monkeypatch.setattr(processes, "descendants", descendants_on_a_slow_machine)
+
+    receipt = await house.run({"then": {"children": 3}})
+
+    assert receipt.finished is not None
+    assert receipt.finished.leftovers == 3
+
+
+# rule: spawning.deadline
 async def test_deadline_or_not_a_daemon_is_found_without_a_sandbox_too(house: House) -> None:
     """Where no namespace holds it, its session or its environment gives it away."""
     house.manifest()
@@ -143,8 +170,6 @@ async def test_cancel_by_kill_9_ends_the_command_and_hits_no_stranger(
     house: House, namespaced: None, tmp_path: Any
 ) -> None:
     """Case 03: nobody is left who could end it, so the kernel has to."""
-    import subprocess
-
     out = writable(house)
     stranger = subprocess.Popen(["sleep", "999"])
     try:
@@ -166,3 +191,21 @@ async def test_cancel_by_kill_9_ends_the_command_and_hits_no_stranger(
     finally:
         stranger.kill()
         stranger.wait()
+
+
+# rule: spawning.cancel
+def test_cancel_by_kill_9_does_not_open_the_gate() -> None:
+    """bwrap goes on at the end of what it waits for, and a killed process closes all it has."""
+    with contextlib.ExitStack() as ends:
+        near, far = bubblewrap._gate(ends)
+        poll = select.poll()
+        poll.register(far)
+
+        os.close(near)
+
+        assert not any(event & (select.POLLIN | select.POLLHUP) for _, event in poll.poll(0))
+
+    with contextlib.ExitStack() as ends:
+        near, far = bubblewrap._gate(ends)
+        os.write(near, b"1")
+        assert os.read(far, 1) == b"1"

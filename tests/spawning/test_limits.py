@@ -2,6 +2,9 @@
 
 import json
 import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -104,13 +107,29 @@ async def test_limits_of_processor_time_end_the_command(
     assert (receipt.status, receipt.code) == ("unresolved", "COMMAND_KILLED")
 
 
+@pytest.fixture
+def open_house() -> Iterator[House]:
+    """A house that another user can enter; what pytest makes is closed to all others."""
+    with tempfile.TemporaryDirectory() as directory:
+        os.chmod(directory, 0o755)  # noqa: S103 - the other user has to come in
+        yield House(Path(directory) / "house")
+
+
 # rule: spawning.limits
-async def test_limits_of_processes_bind_all_but_root(house: House, namespaced: None) -> None:
+async def test_limits_of_processes_bind_all_but_root(open_house: House, namespaced: None) -> None:
     """A fork bomb fails at its limit, and the command itself has all that it was given."""
+    house = open_house
     house.manifest(limits={"processes": 5})
     plan = {"record": "stdout", "try": [{"fork": 4}, {"fork": 5}]}
 
-    told, _ = await result(start_executor(house, plan, before=become_somebody_else(house)))
+    told, _ = await result(
+        start_executor(
+            house,
+            plan,
+            before=become_somebody_else(house),
+            config=str(house.home / "config.yaml"),
+        )
+    )
 
     assert told["isolation"]["level"] == "namespaced"
     assert not any("root" in entry for entry in told["isolation"]["missing"])

@@ -18,7 +18,7 @@ async def test_output_bounded_is_drained_to_its_end_whichever_comes_first(
     house: House, options: dict[str, Any], order: tuple[str, str]
 ) -> None:
     """Case 04: a reader that stops at its cap blocks the writer, who is then called late."""
-    out = writable(house, limits={"output": "1 MiB"})
+    out = writable(house, limits={"output": "1 MiB", "deadline": "30 s"})
     counts = {"stdout": FLOOD, "stderr": 300_000}
     plan = {
         "print": [[name, {"repeat": name[-1], "bytes": counts[name]}] for name in order],

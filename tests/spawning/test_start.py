@@ -189,6 +189,7 @@ LIES = {
     "exits-1": "raise SystemExit(1)",
     "exits-0": "raise SystemExit(0)",
     "crashes": "os.kill(os.getpid(), 11)",
+    "child-unsaid": "import time\nos.fork()\ntime.sleep(300)",
     "says-nothing-more": STATUS_WIRE + "os.close(wire)\nimport time; time.sleep(300)",
     "garbage": STATUS_WIRE
     + r"""os.write(wire, b'[1]\n"x"\n\xff\n{"child-pid": true}\n{"child-pid": "5"}\n')"""

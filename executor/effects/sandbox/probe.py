@@ -26,7 +26,7 @@ from executor.rules.isolation import Availability
 from executor.units import Duration
 
 _REPORT = ("/proc/self/status", "/proc/net/dev", "/proc/self/mountinfo", "/proc/self/environ")
-_WRITABLE = frozenset({STAGING, "/dev/shm", "/proc"})  # noqa: S108 - paths in the sandbox
+_WRITABLE = frozenset({STAGING, "/proc"})
 _INSTALL = (
     "Install bubblewrap (Debian, Ubuntu: `apt install bubblewrap`; Fedora: `dnf install ...`)"
 )
@@ -121,8 +121,8 @@ _GIVEN = frozenset(spawning.environment({}))
 
 
 def _is_device(place: str) -> bool:
-    """`/dev/null` and its like are bound one by one from the host."""
-    return place.startswith(("/dev/", "/proc/"))
+    """`/dev/null` and its like are bound one by one from the host; `/dev/shm` is scratch."""
+    return place.startswith("/dev/")
 
 
 async def _run_report(sandbox: Sandbox, commands: Commands, blobs: Blobs) -> Finished:
