@@ -3,8 +3,9 @@
 import contextvars
 import logging
 import os
+import pwd
 import threading
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from concurrent.futures import CancelledError, Future
 from contextlib import asynccontextmanager, contextmanager, suppress
 from importlib.metadata import version
@@ -21,7 +22,9 @@ from executor.effects.blobs import Blobs
 from executor.effects.commands import TRUSTED_DIRECTORIES, Commands
 from executor.effects.freezer import Freezer, Progress
 from executor.effects.sandbox.bare import Bare
+from executor.effects.sandbox.notes import Notes
 from executor.effects.sandbox.probe import probe
+from executor.effects.texts import read_text
 from executor.gate import Gate
 from executor.manifest import SecretSource
 from executor.plain_yaml import Document
@@ -31,7 +34,7 @@ from executor.refusal import Refused
 from executor.request import Request
 from executor.rules import configs
 from executor.rules import manifests as manifest_rules
-from executor.rules.isolation import Availability, Places, private_places
+from executor.rules.isolation import Availability, Places, private_below, private_places
 from executor.rules.manifests import Tool
 from executor.store.receipts import Receipts
 from executor.store.state import default_directory, open_directory
@@ -186,7 +189,8 @@ async def open_executor(
     base = _current_directory()
     given_roots = (*settings.roots, *_texts(roots)) or (base,)
     real_roots = tuple(map(os.path.abspath, given_roots))
-    commands = Commands((*_texts(trusted), *settings.trusted, *TRUSTED_DIRECTORIES))
+    given_trusted = (*_texts(trusted), *settings.trusted)
+    commands = Commands((*given_trusted, *TRUSTED_DIRECTORIES))
     tools = load_tools(paths, packs=settings.packs)
     if unknown := list(configs.unknown_secrets(settings, tools)):
         raise _invalid_config("\n".join(unknown))
@@ -195,13 +199,17 @@ async def open_executor(
         receipts = Receipts(directory)
         await trio.to_thread.run_sync(blobs.sweep, settings.retention)
         await trio.to_thread.run_sync(staging.sweep, directory / "staging")
+        notes = Notes(directory / "sandboxes")
+        notes.sweep()
     except OSError as failed:
         raise _store_fails(failed) from failed
-    probed = await probe(commands, blobs, Bare(directory / "staging"))
+    probed = await probe(commands, blobs, Bare(directory / "staging"), notes)
     places = Places(
         tuple(map(os.path.realpath, real_roots)),
         home=os.path.realpath(os.path.expanduser("~")),
         state=str(directory),
+        private=(*_private_by_account(), *_secret_files(settings, tools)),
+        unwritable=tuple(map(os.path.realpath, (*paths, *given_trusted, *_file_of(config)))),
     )
     gate = Gate(
         tools=tools,
@@ -257,6 +265,28 @@ def open_blocking(*args: Any, **options: Any) -> Iterator[BlockingExecutor]:
         raise failed[0]
 
 
+def _file_of(config: str | os.PathLike[str] | Config | None) -> tuple[str, ...]:
+    return () if config is None or isinstance(config, Config) else (os.fspath(config),)
+
+
+def _private_by_account() -> tuple[str, ...]:
+    """Guard the home directory of the account too: ``$HOME`` can be set to anything."""
+    try:
+        home = pwd.getpwuid(os.geteuid()).pw_dir
+    except KeyError:
+        return ()
+    return private_below(os.path.realpath(home))
+
+
+def _secret_files(settings: Config, tools: Mapping[str, Tool]) -> Iterator[str]:
+    """Give the files that secrets are read from: they are for their tool, not for sending."""
+    configured = [source for sources in settings.secrets.values() for source in sources.values()]
+    declared = [s.source for tool in tools.values() for s in tool.manifest.secrets.values()]
+    for source in (*configured, *declared):
+        if source is not None and source.file is not None:
+            yield os.path.realpath(os.path.expanduser(source.file))
+
+
 def _current_directory() -> str:
     try:
         return os.getcwd()
@@ -278,7 +308,7 @@ def load_tools(paths: Iterable[str], *, packs: bool = True) -> dict[str, Tool]:
     problems: list[Problem] = []
     for file in (*(pack_files() if packs else ()), *_manifest_files(paths)):
         try:
-            tool = manifest_rules.load(file.read_bytes(), str(file), registry())
+            tool = manifest_rules.load(read_text(file), str(file), registry())
         except Faulty as faulty:
             problems += faulty.problems
             continue
@@ -303,7 +333,7 @@ def pack_files() -> list[Path]:
 def _manifest_files(paths: Iterable[str]) -> Iterator[Path]:
     for written in paths:
         path = Path(written)
-        if path.is_dir():
+        if os.path.isdir(path):
             yield from sorted(path.glob("*.yaml"))
         else:
             yield path
@@ -322,7 +352,7 @@ def _read_config(path: str | os.PathLike[str] | None) -> Config:
         def check(config: Config, document: Document) -> Iterable[Problem]:
             return configs.check_sources(config, document, str(file))
 
-        settings, _ = read(file.read_bytes(), str(file), Config, check)
+        settings, _ = read(read_text(file), str(file), Config, check)
     except Faulty as faulty:
         raise _invalid_config(str(faulty)) from None
     except OSError as failed:

@@ -53,6 +53,8 @@ class Finished(msgspec.Struct, frozen=True):
     leftovers: int = 0
     detail: str = ""
     seconds: float = 0.0
+    passing: bool = False
+    """It failed for want of something that may be there the next time."""
 
 
 def printable(text: str) -> str:

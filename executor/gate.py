@@ -71,14 +71,16 @@ class Gate:
         """
         attempt = _Attempt(clock.new_id(), request, clock.now(), tell)
         try:
-            admitted = self.admit(attempt.id, request)
+            attempt.request = admission.check_request(request)
+            admitted = self.admit(attempt.id, attempt.request)
             frozen, hold = await self.freeze(admitted, progress)
             attempt.action = frozen
-            with hold, self.receipts.reserve(attempt.id) as room:
-                with await self.verify(frozen) as verified:
-                    finished = await self.spawn(verified)
-                verdict = self.classify(frozen, finished)
-                return self.record(attempt, verdict, finished, room)
+            with (
+                hold,
+                self.receipts.reserve(attempt.id) as room,
+                await self.verify(frozen) as verified,
+            ):
+                return await self.dispatch(attempt, verified, room)
         except Refused as no:
             no.receipt = self.record_refusal(attempt, no)
             raise
@@ -94,6 +96,8 @@ class Gate:
         uses = secrets.plan(tool.manifest, self.secret_sources.get(request.tool, {}))
         asked = admission.admit(tool, request, [use.name for use in uses])
         isolation.check_paths(asked, self.places)
+        any_host = tool.manifest.isolation.network == "host"
+        spawning.check_secret_hosts(uses, asked, any_host=any_host)
         command = self.commands.pin(tool.manifest.command)
         admission.check_argv_fits(
             command.argv(asked.argv), spawning.environment(asked.env), self.most_argv_bytes
@@ -125,6 +129,13 @@ class Gate:
             verified.close()
             raise
         return verified
+
+    @trio.lowlevel.enable_ki_protection
+    async def dispatch(self, attempt: "_Attempt", verified: Verified, room: Room) -> Receipt:
+        """Spawn, classify and record; no interrupt comes between a start and its record."""
+        finished = await self.spawn(verified)
+        verdict = self.classify(verified.frozen, finished)
+        return self.record(attempt, verdict, finished, room)
 
     async def spawn(self, verified: Verified) -> Finished:
         """Run the command and wait until its whole tree is gone."""

@@ -134,11 +134,16 @@ class SetOf(_Strict, frozen=True):
 
 
 class SecretSource(_Strict, frozen=True):
-    """Where a secret is read from, at the time of the run."""
+    """Where a secret is read from, at the time of the run, and who may get it.
+
+    With ``hosts`` it is handed over only when the command speaks to none but these, each a host or
+    ``host:port``; without, to whatever host the request names.
+    """
 
     file: str | None = None
     environment: str | None = None
     command: tuple[str, ...] | None = None
+    hosts: tuple[str, ...] = ()
 
 
 class Secret(_Strict, frozen=True):

@@ -53,10 +53,12 @@ TABLE: tuple[Row, ...] = (
     Row("freezing.rehash-before-spawn", "FROZEN_COPY_CHANGED", "verify", "ask"),
     Row("freezing.private-store", "STORE_UNAVAILABLE", "freeze", "fix"),
     # what the command gets, and can reach
+    Row("spawning.secrets", "SECRET_NOT_FOR_HOST", "admit", "fix"),
     Row("spawning.secrets", "SECRET_UNAVAILABLE", "verify", "fix"),
     Row("isolation.declared", "ISOLATION_UNAVAILABLE", "admit", "fix"),
+    Row("isolation.probed", "ISOLATION_UNAVAILABLE", "admit", "retry"),
     Row("isolation.paths", "PATH_NOT_ALLOWED", "admit", "fix"),
-    Row("isolation.paths", "PATH_CHANGED", "verify", "ask"),
+    Row("isolation.paths", "PATH_NOT_FOUND", "verify", "fix"),
 )
 _BY_RULE_AND_CODE = {(row.rule, row.code): row for row in TABLE}
 

@@ -13,6 +13,7 @@ import msgspec
 from executor.cli import signals, working
 from executor.cli.options import opening
 from executor.cli.output import print_json, tell_receipt
+from executor.effects.texts import read_text
 from executor.embedding import Executor, open_executor
 from executor.manifest import Manifest
 from executor.problems import Faulty, read
@@ -190,7 +191,7 @@ def read_request(path: Path) -> Request:
         Refused: ``admission.closed-request``, with every problem found.
     """
     try:
-        return read(path.read_bytes(), str(path), Request)[0]
+        return read(read_text(path, decides=False), str(path), Request)[0]
     except Faulty as faulty:
         raise _invalid(f"The request is not valid:\n{faulty}") from None
     except OSError as failed:

@@ -106,10 +106,10 @@ class Blobs:
             if self._is_over(hold, retention):
                 hold.unlink(missing_ok=True)
             else:
-                kept |= set(hold.read_text().split())
+                kept |= set(hold.read_text("ascii", "replace").split())
         gone = 0
         for blob in self._blobs.glob("??/*"):
-            if blob.name not in kept:
+            if blob.name not in kept and blob.is_file():
                 blob.unlink(missing_ok=True)
                 gone += 1
         return gone

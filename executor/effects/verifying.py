@@ -181,7 +181,7 @@ def _open(path: str) -> int:
         found = getattr(failed, "strerror", None) or str(failed)
     raise Refused(
         "isolation.paths",
-        "PATH_CHANGED",
+        "PATH_NOT_FOUND",
         because=f"{show_value(path)} cannot be given to the command: {found}.",
         todo="Name an existing file or directory by its real path, without symbolic links.",
     )

@@ -24,6 +24,9 @@ SECRETS_DIRECTORY = "../secrets"
 MAX_ARGUMENTS = 6 * 2**20
 """Bytes of arguments and environment that Linux takes at most, however large the stack may be."""
 
+MAX_WORDS = 8000
+"""bwrap takes 9000 with its own options."""
+
 Filling = str | tuple[str, ...]
 
 
@@ -337,6 +340,8 @@ def check_argv_fits(argv: tuple[str, ...], env: Mapping[str, str], most_bytes: i
         size = len(name) + 1 + len(value.encode("utf-8", "surrogateescape"))
         if size > MAX_ARGUMENT:
             _too_long(f"The variable {name} is {size} bytes, the system takes {MAX_ARGUMENT}.")
+    if len(argv) > MAX_WORDS:
+        _too_long(f"There are {len(argv)} arguments, the sandbox takes {MAX_WORDS}.")
     words = [*argv, *(f"{name}={value}" for name, value in env.items())]
     total = sum(len(word.encode("utf-8", "surrogateescape")) + 1 + 8 for word in words)
     most = min(most_bytes, MAX_ARGUMENTS)

@@ -69,7 +69,7 @@ def assign_names(manifest: Manifest, given: Mapping[str, FileGiven]) -> tuple[Sl
         if len(sources) > 1 and not declared.many:
             faults.append(f"files.{slot}: {len(sources)} files where one is expected")
         for source in sources:
-            name = safe_name(source.name or declared.name or source.path)
+            name = safe_name(declared.name or source.name or source.path)
             assigned.append(
                 SlotFile(slot, source.path, name, int(declared.max_bytes), declared.line_ends)
             )

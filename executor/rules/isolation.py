@@ -3,18 +3,21 @@
 import posixpath
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 from executor.frozen import Asked, HostPath, Reach
 from executor.manifest import ISOLATION_LEVELS, IsolationLevel, Manifest
 from executor.problems import show_value
 from executor.refusal import Refused
 
-NO_PATH_BELOW = ("/boot", "/dev", "/proc", "/run", "/sys", "/var/run")
-"""Places of the system that no manifest can open."""
+NO_PATH_BELOW = ("/boot", "/dev", "/proc", "/run", "/staging", "/sys", "/var/run")
+"""Places of the system, and of the sandbox itself, that no manifest can open."""
 NO_WRITE_BELOW = ("/bin", "/etc", "/lib", "/lib64", "/sbin", "/usr")
 NO_PATH_BELOW_HOME = (
     ".aws", ".azure", ".config/gcloud", ".config/gh", ".docker", ".git-credentials", ".gnupg",
-    ".kube", ".local/share/keyrings", ".netrc", ".password-store", ".pypirc", ".npmrc", ".ssh",
+    ".cargo/credentials", ".cargo/credentials.toml", ".config/git/credentials", ".kube",
+    ".local/share/keyrings", ".m2/settings.xml", ".netrc", ".npmrc", ".password-store", ".pypirc",
+    ".ssh", ".terraform.d", ".vault-token",
 )  # fmt: skip
 """Keys and credentials."""
 
@@ -31,11 +34,17 @@ class Availability:
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """The directories that bound what a command may reach; absolute, real, without links."""
+    """The directories that bound what a command may reach; absolute, real, without links.
+
+    ``private`` are further places of secrets; ``unwritable`` those that decide what may run:
+    configuration, manifests, trusted directories.
+    """
 
     roots: tuple[str, ...]
     home: str
     state: str
+    private: tuple[str, ...] = ()
+    unwritable: tuple[str, ...] = ()
 
 
 def plan(
@@ -88,11 +97,17 @@ def plan(
     )
 
 
+def private_below(home: str) -> tuple[str, ...]:
+    """Give the places of keys and credentials below a home directory."""
+    return tuple(posixpath.join(home, name) for name in NO_PATH_BELOW_HOME)
+
+
 def private_places(places: Places) -> tuple[str, ...]:
     """Give the places of keys, credentials and our own state: no root opens them."""
     return (
         places.state,
-        *(posixpath.join(places.home, name) for name in NO_PATH_BELOW_HOME),
+        *private_below(places.home),
+        *places.private,
     )
 
 
@@ -106,16 +121,25 @@ def check_paths(asked: Asked, places: Places) -> None:
         _check_path(entry, places, writes=False)
     for entry in asked.write:
         _check_path(entry, places, writes=True)
+    paths = sorted({entry.path for entry in (*asked.read, *asked.write)})
+    for outer, inner in combinations(paths, 2):
+        if _within(inner, outer):
+            # A mount inside a tree that somebody can change would be made wherever a link leads.
+            _refuse(inner, f"lies within {outer}, which is opened too", "Name only one of them")
 
 
 def _check_path(entry: HostPath, places: Places, *, writes: bool) -> None:
     path = entry.path
     # POSIX keeps a path apart that begins with two slashes; Linux, which opens it, does not.
     if not path.startswith("/") or path.startswith("//") or posixpath.normpath(path) != path:
-        _refuse(path, "is not a plain absolute path", "Write it from / on, without . and ..")
+        _refuse(
+            path,
+            "is not a plain absolute path",
+            "Write it from / on, without . and .., doubled slashes or one at the end",
+        )
     if (writes or entry.from_request) and not any(_within(path, root) for root in places.roots):
         _refuse(path, "is outside of the roots", "Name a path below a root, or add a root")
-    system = (*NO_PATH_BELOW, *(NO_WRITE_BELOW if writes else ()))
+    system = (*NO_PATH_BELOW, *((*NO_WRITE_BELOW, *places.unwritable) if writes else ()))
     for place in (*private_places(places), *system):
         if _within(path, place) or _within(place, path):
             _refuse(path, f"would open {place}", "Name a narrower path elsewhere")

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import msgspec
+
 from executor.finished import Finished, Output, printable
 from executor.manifest import Condition, Extract, Manifest, Outcome
 from executor.refusal import Recovery, Stage
@@ -146,6 +148,10 @@ def _doubt(manifest: Manifest, declared: Outcome, finished: Finished) -> Verdict
     """Say why what is declared of this end is not proven by it after all."""
     if declared.status == "undelivered":
         for outcome in _deliveries(manifest):
+            # With another exit code the same words would be a delivery: that is the conflict. An
+            # id in an answer that has none of its words is only an id.
+            if not _holds(msgspec.structs.replace(outcome.when, exit=None), finished):
+                continue
             if (result_id := _extract(outcome.result_id, finished)) is not None:
                 return unknown(
                     "OUTCOME_CONFLICT",

@@ -3,6 +3,9 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 
+from executor.frozen import Asked, SecretUse
+from executor.refusal import Refused
+
 STAGING = "{staging}"
 """Stands for the staging area, which lies elsewhere for each run and is no part of the action."""
 _BASE_ENVIRONMENT = {
@@ -28,6 +31,34 @@ def place(environment: Mapping[str, str], staging: str) -> dict[str, str]:
         name: value.replace(STAGING, staging, 1) if value == _BASE_ENVIRONMENT.get(name) else value
         for name, value in environment.items()
     }
+
+
+def check_secret_hosts(uses: Sequence[SecretUse], asked: Asked, *, any_host: bool) -> None:
+    """Refuse to hand a secret to a host that it is not for.
+
+    Args:
+        any_host: the manifest opens the whole network, and names no host.
+    Raises:
+        Refused: ``spawning.secrets``.
+    """
+    for use in uses:
+        known = {host.lower() for host in use.source.hosts}
+        if not known:
+            continue
+        spoken_to = [] if any_host else asked.network
+        strange = [
+            str(endpoint)
+            for endpoint in spoken_to
+            if not known & {endpoint.host.lower(), str(endpoint).lower()}
+        ]
+        if strange or any_host:
+            raise Refused(
+                "spawning.secrets",
+                "SECRET_NOT_FOR_HOST",
+                because=f"The secret {use.name!r} of {asked.tool} is for "
+                f"{', '.join(sorted(known))}, and not for {', '.join(strange) or 'any host that there is'}.",
+                todo="Name another host, or let the configuration's `hosts` say more.",
+            )
 
 
 def spellings(secret: str) -> list[bytes]:

@@ -339,9 +339,7 @@ def test_a_disk_that_the_copy_fills_refuses_and_leaves_nothing(
     cli.nothing_is_left()
 
 
-def test_a_disk_that_is_full_already_refuses(
-    cli: Cli, namespaced: None, small_disk: Path
-) -> None:
+def test_a_disk_that_is_full_already_refuses(cli: Cli, namespaced: None, small_disk: Path) -> None:
     """What cannot be put on record may not be told as a fact."""
     cli.house.manifest()
     fill(small_disk)

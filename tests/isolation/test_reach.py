@@ -271,3 +271,27 @@ async def test_paths_of_other_manifests_are_not_opened_for_this_one(house: House
     assert not (seen["try"][0]["ok"] and (out / "new").exists() and not twin["try"][0]["ok"])
     assert twin["try"][0]["ok"]
     assert json.dumps(seen["try"][0]) != json.dumps(twin["try"][0])
+
+
+# rule: freezing.verified-bytes
+async def test_a_command_in_an_opened_tree_is_the_verified_copy_all_the_same(
+    house: House, namespaced: None
+) -> None:
+    """Opening its directory for reading must not put the unverified file back in its place."""
+    shared = house.root / "shared"
+    shared.mkdir()
+    house.bin.rename(shared / "bin")
+    (shared / "bin" / "beside").write_text("beside")
+    house.manifest(isolation={"read": _read(house, shared)})
+    directories = [shared / "bin", *house.interpreter_directories()]
+    async with house.open(trusted=directories) as executor:
+        gate = executor.gate
+        plan = {"try": [{"read": str(shared / "bin" / "beside")}], "record": "stdout"}
+        frozen, hold = await gate.freeze(gate.admit("one", house.request(plan)))
+        with hold, await gate.verify(frozen) as verified:
+            fake = shared / "bin" / "fake"
+            fake.write_text(fake.read_text().replace("import errno", "raise SystemExit(9)"))
+            finished = await gate.spawn(verified)
+
+    assert (finished.end, finished.exit) == ("exited", 0)
+    assert b"beside" in finished.stdout.kept

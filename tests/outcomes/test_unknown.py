@@ -211,6 +211,16 @@ def test_the_id_of_any_declared_delivery_is_in_conflict() -> None:
 
 
 # rule: outcomes.conflict
+def test_an_id_without_the_words_of_a_delivery_is_only_an_id() -> None:
+    """Many an API numbers its refusals."""
+    sent = SENT_WITH_ID | {"when": {"exit": 0, "stderr": "http=2"}}
+    refused = {"when": {"exit": 0, "stderr": "http=404"}, "is": "undelivered", "code": "REJECTED"}
+
+    assert judged(exited(0, "id=7", "http=404"), sent, refused).code == "REJECTED"
+    assert judged(exited(64, "id=7", "http=201"), sent, REJECTED).code == "OUTCOME_CONFLICT"
+
+
+# rule: outcomes.conflict
 def test_the_text_of_a_rejection_is_in_no_conflict() -> None:
     """An error number in a reply is no sign of a delivery."""
     refused = REJECTED | {"result_id": {"stdout": r"ref (\d+)"}, "reply": {"stdout": ".+"}}

@@ -112,7 +112,7 @@ def start_executor(
             "state": str(house.state),
             "manifests": [str(house.manifests)],
             "roots": [str(house.root)],
-            "trusted": [str(house.bin), *house._interpreter_directories()],
+            "trusted": [str(house.bin), *house.interpreter_directories()],
             **options,
         },
         "request": {"tool": "test.fake", "parameters": {"plan": json.dumps(plan)}},

@@ -94,3 +94,22 @@ def test_secrets_masked_leave_all_the_rest_as_it_was(
 
     assert not any(secret in shown for secret in secrets)
     assert shown.replace(b"[secret]", b"") == b"".join(between)
+
+
+# rule: spawning.secrets
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"Authorization: Basic YW5hOmh1bnRlcjItaHVudGVyMg==",
+        b"AUTH PLAIN AGFuYQBodW50ZXIyLWh1bnRlcjI=",
+        b"535 bad password: hunter2-hunter2",
+        b"535 bad password: aHVudGVyMi1odW50ZXIy",
+    ],
+)
+def test_secrets_of_a_login_are_masked_as_protocols_write_them(said: bytes) -> None:
+    """A server that echoes what it was sent would otherwise put a password into a log."""
+    shown = mask(said, spellings("ana:hunter2-hunter2"), truncated=False)
+
+    assert b"[secret]" in shown
+    for part in (b"hunter2", b"aHVudGVyMi", b"odW50ZXIy", b"BodW50"):
+        assert part not in shown

@@ -25,6 +25,8 @@ class Ended:
     exit: int | None = None
     signal: int | None = None
     detail: str = ""
+    passing: bool = False
+    """It failed for want of something that may be there the next time."""
 
 
 class Running(Protocol):

@@ -66,6 +66,7 @@ class Bare:
                 env=environment,
                 cwd=area.path / "work",
                 start_new_session=True,
+                umask=0o022,
             )
         except OSError as failed:
             area.remove()

@@ -30,7 +30,6 @@ from executor.effects.processes import Handle
 from executor.effects.sandbox import Ended, Running, Streams
 from executor.effects.sealing import Sealed
 from executor.effects.verifying import Verified
-from executor.frozen import PinnedFile, Reach
 from executor.manifest import IsolationLevel
 from executor.rules import spawning
 
@@ -203,7 +202,9 @@ class Bubblewrap:
             if not path.writes:
                 add("--ro-bind", path.path, path.path)
         for command, sealed in verified.commands:
-            arguments.data(_place_of(command, reach), sealed, 0o555)
+            place = command.real_path if _within(command.path, _SYSTEM_TREES) else command.path
+            if not _within(place, reach.read):
+                arguments.data(place, sealed, 0o555)
         # Writable trees come last: nothing is made inside a tree that somebody else can change.
         for path in verified.paths:
             if path.writes:
@@ -296,10 +297,6 @@ class _Running:
             facts = os.stat(root + path.path)
             if (facts.st_dev, facts.st_ino) != path.identity:
                 return f"{path.path} was exchanged after it was checked"
-        reach = verified.frozen.admitted.reach
-        for command, _ in verified.commands:
-            if os.stat(root + _place_of(command, reach)).st_dev != os.stat(root).st_dev:
-                return f"{command.path} is not the verified copy in the sandbox"
         processes.limit(first, verified.frozen.admitted.manifest.limits)
         return None
 
@@ -522,12 +519,6 @@ def _pipe(ours: contextlib.ExitStack) -> tuple[int, int]:
 def _close(descriptor: int) -> None:
     with contextlib.suppress(OSError):
         os.close(descriptor)
-
-
-def _place_of(command: PinnedFile, reach: Reach) -> str:
-    """Say where the verified bytes of a command go: over the file that its path leads to."""
-    is_bound = _within(command.path, (*_SYSTEM_TREES, *reach.read))
-    return command.real_path if is_bound else command.path
 
 
 def _within(path: str, trees: Iterable[str]) -> bool:

@@ -16,10 +16,11 @@ from executor.effects.commands import Commands
 from executor.effects.sandbox import Sandbox, bare
 from executor.effects.sandbox.bare import Bare
 from executor.effects.sandbox.bubblewrap import STAGING, Bubblewrap
+from executor.effects.sandbox.notes import Notes
 from executor.finished import Finished
 from executor.frozen import Admitted, Asked, FrozenAction, Reach, digest
 from executor.manifest import IsolationLevel, Limits, Manifest
-from executor.refusal import Refused
+from executor.refusal import Refused, Unverified
 from executor.request import AskedBy, Request
 from executor.rules import spawning
 from executor.rules.isolation import Availability
@@ -27,9 +28,7 @@ from executor.units import Duration
 
 _REPORT = ("/proc/self/status", "/proc/net/dev", "/proc/self/mountinfo", "/proc/self/environ")
 _WRITABLE = frozenset({STAGING, "/proc"})
-_INSTALL = (
-    "Install bubblewrap (Debian, Ubuntu: `apt install bubblewrap`; Fedora: `dnf install ...`)"
-)
+_INSTALL = "Install bubblewrap (Debian, Ubuntu: `apt install bubblewrap`; Fedora: `dnf install bubblewrap`)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +39,14 @@ class Probed:
     found: tuple[Availability, ...]
 
 
-async def probe(commands: Commands, blobs: Blobs, bare_sandbox: Bare) -> Probed:
-    """Try every level."""
+async def probe(commands: Commands, blobs: Blobs, bare_sandbox: Bare, notes: Notes) -> Probed:
+    """Try every level.
+
+    Raises:
+        Unverified: ``isolation.probed``: this moment's want of something stood in the way.
+    """
     sandboxes: dict[IsolationLevel, Sandbox] = {"bare": bare_sandbox}
-    found, bubblewrap = await _bubblewrap(commands, blobs)
+    found, bubblewrap = await _bubblewrap(commands, blobs, notes)
     if bubblewrap is not None:
         sandboxes["namespaced"] = bubblewrap
     restricted = Availability("restricted", False, "This version has no backend for it.")
@@ -51,7 +54,9 @@ async def probe(commands: Commands, blobs: Blobs, bare_sandbox: Bare) -> Probed:
     return Probed(sandboxes, (found, restricted, plain))
 
 
-async def _bubblewrap(commands: Commands, blobs: Blobs) -> tuple[Availability, Bubblewrap | None]:
+async def _bubblewrap(
+    commands: Commands, blobs: Blobs, notes: Notes
+) -> tuple[Availability, Bubblewrap | None]:
     def no(why: str) -> tuple[Availability, None]:
         return Availability("namespaced", False, why), None
 
@@ -61,13 +66,16 @@ async def _bubblewrap(commands: Commands, blobs: Blobs) -> tuple[Availability, B
         return no(f"There is no bwrap in {', '.join(commands.trusted)}. {_INSTALL}.")
     if processes.ignores(signal.SIGCHLD):
         return no("This process ignores SIGCHLD, so that nobody learns how a command ended.")
-    missing = ["a filter of system calls"]
+    missing = [
+        "a filter of system calls: the keyrings of this session and the sandbox's own first "
+        "process are in reach"
+    ]
     if os.geteuid() == 0:
         missing.append("an unprivileged user: it runs as root, although without capabilities")
         missing.append("the limit of processes, which does not bind root")
     why = ""
     for disable in (True, False):
-        sandbox = Bubblewrap(program, disable_user_namespaces=disable)
+        sandbox = Bubblewrap(program, notes, disable_user_namespaces=disable)
         try:
             finished = await _run_report(sandbox, commands, blobs)
         except Refused as refused:
@@ -79,6 +87,14 @@ async def _bubblewrap(commands: Commands, blobs: Blobs) -> tuple[Availability, B
             if not disable:
                 missing.append("a ban on further user namespaces inside")
             return Availability("namespaced", True, f"{program} works.", tuple(missing)), sandbox
+        if finished.passing or finished.end in ("fault", "lost", "timed-out"):
+            # Not knowing is no reason to go without: degraded mode would run with no sandbox.
+            raise Unverified(
+                "isolation.probed",
+                "ISOLATION_UNAVAILABLE",
+                because=f"The sandbox could not be tried: {finished.detail or finished.end}.",
+                todo="Look for what is short on this machine (open files, memory), and try again.",
+            )
         why = why or finished.detail
     return no(
         f"{program} is there but does not work here ({why or finished.end}). User namespaces may "
