@@ -52,11 +52,12 @@ def check_secret_hosts(uses: Sequence[SecretUse], asked: Asked, *, any_host: boo
             if not known & {endpoint.host.lower(), str(endpoint).lower()}
         ]
         if strange or any_host:
+            others = ", ".join(strange) or "any host that there is"
             raise Refused(
                 "spawning.secrets",
                 "SECRET_NOT_FOR_HOST",
                 because=f"The secret {use.name!r} of {asked.tool} is for "
-                f"{', '.join(sorted(known))}, and not for {', '.join(strange) or 'any host that there is'}.",
+                f"{', '.join(sorted(known))}, and not for {others}.",
                 todo="Name another host, or let the configuration's `hosts` say more.",
             )
 

@@ -215,7 +215,7 @@ async def test_paths_that_are_missing_or_links_are_refused_before_the_start(hous
             with pytest.raises(Refused) as no:
                 await executor.run(house.request({}))
 
-            assert (no.value.rule, no.value.code) == ("isolation.paths", "PATH_CHANGED")
+            assert (no.value.rule, no.value.code) == ("isolation.paths", "PATH_NOT_FOUND")
 
 
 # rule: isolation.paths

@@ -154,7 +154,7 @@ async def test_a_directory_that_is_missing_is_refused(house: House, target: Path
     with pytest.raises(Refused) as no:
         await copy(house, target / "none")
 
-    assert no.value.code == "PATH_CHANGED"
+    assert no.value.code == "PATH_NOT_FOUND"
     assert os.listdir(target) == []
 
 
@@ -211,7 +211,7 @@ async def test_a_directory_reached_by_a_link_is_refused(
     with pytest.raises(Refused) as no:
         await copy(house, house.root / "link" / "inner" if deep else house.root / "link")
 
-    assert no.value.code == "PATH_CHANGED"
+    assert no.value.code == "PATH_NOT_FOUND"
     assert not list(target.rglob("copied"))
 
 

@@ -550,7 +550,7 @@ async def test_a_repository_that_is_not_below_a_root_is_refused(forge: Forge, pl
     with pytest.raises(Refused) as no:
         await forge.push(forge.new, git_dir=str(named))
 
-    assert no.value.code in ("PATH_NOT_ALLOWED", "PATH_CHANGED")
+    assert no.value.code in ("PATH_NOT_ALLOWED", "PATH_NOT_FOUND")
     assert forge.refs() == {}
 
 

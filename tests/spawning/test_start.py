@@ -267,7 +267,7 @@ async def test_whose_failure_a_sandbox_that_hangs_is_not_waited_for_beyond_the_d
         receipt = await executor.run(house.request({}))
 
     assert (receipt.status, receipt.code) == ("undelivered", "SANDBOX_FAILED")
-    assert "not ready at the deadline" in receipt.because
+    assert "not ready in time" in receipt.because
     assert alive(house) == []
 
 

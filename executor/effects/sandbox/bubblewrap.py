@@ -8,8 +8,9 @@ it is let go. Three wires lead in, each with one purpose:
 - *lifeline*: bwrap holds its far end; when we are gone, the kernel kills bwrap, and with it, once
   the command was let go, the sandbox.
 
-When we are killed in the few milliseconds before that, the sandbox may stay, held back for ever:
-no kernel signal but one of its parent's ends the first process of a PID namespace.
+When we are killed in the milliseconds before that, the sandbox may stay, held back for ever: no
+kernel signal but one of its parent's ends the first process of a PID namespace. It is noted, and
+ended when the next executor opens on the same state.
 """
 
 import contextlib
@@ -19,8 +20,9 @@ import os
 import signal
 import socket
 import subprocess
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Literal
 
 import trio
@@ -28,6 +30,7 @@ import trio
 from executor.effects import processes, sealing
 from executor.effects.processes import Handle
 from executor.effects.sandbox import Ended, Running, Streams
+from executor.effects.sandbox.notes import Note, Notes
 from executor.effects.sealing import Sealed
 from executor.effects.verifying import Verified
 from executor.manifest import IsolationLevel
@@ -72,10 +75,12 @@ class Bubblewrap:
 
     Args:
         program: the path of bwrap.
+        notes: where it is written down which sandboxes there are.
         disable_user_namespaces: bwrap knows how to forbid further ones inside.
     """
 
     program: str
+    notes: Notes
     disable_user_namespaces: bool = True
     level: IsolationLevel = field(default="namespaced", init=False)
 
@@ -92,7 +97,7 @@ class Bubblewrap:
                 self._describe(verified, arguments)
                 return await self._start(verified, streams, arguments, ours)
             except OSError as failed:  # the gate is still shut
-                return Ended("sandbox-failed", detail=_in_words(failed))
+                return Ended("sandbox-failed", detail=_in_words(failed), passing=True)
             finally:
                 arguments.close()
 
@@ -122,11 +127,13 @@ class Bubblewrap:
                 env={},
                 cwd="/",
                 start_new_session=True,
+                umask=0o022,
             )
         finally:
             options.close()
         try:
-            running = _Running(process, status_near, (lifeline_near, lifeline_far))
+            note = self.notes.add(process.pid)
+            running = _Running(process, status_near, (lifeline_near, lifeline_far), note)
         except BaseException:
             process.kill()
             process.wait()
@@ -135,7 +142,7 @@ class Bubblewrap:
         os.close(gate_far)
         os.close(status_far)
         try:
-            problem = await running.become_ready(verified)
+            problem = await running.become_ready(verified, arguments.placed)
             if problem is None:
                 running.let_go(gate_near)
                 return running
@@ -202,9 +209,8 @@ class Bubblewrap:
             if not path.writes:
                 add("--ro-bind", path.path, path.path)
         for command, sealed in verified.commands:
-            place = command.real_path if _within(command.path, _SYSTEM_TREES) else command.path
-            if not _within(place, reach.read):
-                arguments.data(place, sealed, 0o555)
+            is_bound = _within(command.path, (*_SYSTEM_TREES, *reach.read))
+            arguments.data(command.real_path if is_bound else command.path, sealed, 0o555)
         # Writable trees come last: nothing is made inside a tree that somebody else can change.
         for path in verified.paths:
             if path.writes:
@@ -218,6 +224,8 @@ class _Arguments:
 
     def __init__(self) -> None:
         self._words: list[str] = []
+        self.placed: dict[str, int] = {}
+        """The size of every file that bwrap makes, by its place."""
         self.descriptors: list[int] = []
 
     def add(self, *words: str) -> None:
@@ -229,12 +237,14 @@ class _Arguments:
         descriptor = os.open(f"/proc/self/fd/{content.descriptor}", os.O_RDONLY | os.O_CLOEXEC)
         self.descriptors.append(descriptor)
         self.add("--perms", f"{mode:04o}", "--ro-bind-data", str(descriptor), place)
+        self.placed[place] = content.size
 
     def text(self, place: str, content: str, mode: int) -> None:
         """Let bwrap write a small file of the sandbox, which the command may change."""
         sealed = sealing.seal_bytes(content.encode("utf-8", "surrogateescape"))
         self.descriptors.append(sealed.descriptor)
         self.add("--perms", f"{mode:04o}", "--file", str(sealed.descriptor), place)
+        self.placed[place] = sealed.size
 
     def sealed(self) -> Sealed:
         return sealing.seal_bytes(b"".join(os.fsencode(word) + b"\0" for word in self._words))
@@ -252,7 +262,9 @@ class _Running:
         process: subprocess.Popen[bytes],
         status: int,
         lifeline: tuple[int, int],
+        note: Note,
     ) -> None:
+        self._note = note
         self._process = process
         self._outside = Handle(process.pid)
         self._inside: Handle | None = None
@@ -265,7 +277,7 @@ class _Running:
         os.set_blocking(status, False)
         _kill_when_we_are_gone(lifeline[1], process.pid)
 
-    async def become_ready(self, verified: Verified) -> str | None:
+    async def become_ready(self, verified: Verified, placed: Mapping[str, int]) -> str | None:
         """Wait until all is set up but the command's start; give what is wrong, if anything."""
         while self._answer("child-pid") is None:
             if not await self._listen():
@@ -297,6 +309,11 @@ class _Running:
             facts = os.stat(root + path.path)
             if (facts.st_dev, facts.st_ino) != path.identity:
                 return f"{path.path} was exchanged after it was checked"
+        hosts = {os.stat(path).st_dev for path in ("/", *(entry.path for entry in verified.paths))}
+        for place, size in placed.items():
+            made = os.stat(root + place)
+            if made.st_size != size or made.st_dev in hosts:
+                return f"{place} is not the verified copy in the sandbox"
         processes.limit(first, verified.frozen.admitted.manifest.limits)
         return None
 
@@ -341,6 +358,7 @@ class _Running:
         os.close(self._status)
         for end in self._lifeline:
             os.close(end)
+        self._note.remove()
         return left
 
     async def _end_session(self) -> None:
@@ -430,11 +448,13 @@ def _kernel_settings() -> Iterator[str]:
 
 
 def _is_program(head: bytes) -> bool:
-    """Say whether a file begins like an ELF program, of whatever machine.
+    """Say whether a file begins like an ELF program of this machine.
 
     Source: elf(5)
     """
     if len(head) < 64 or head[:4] != b"\x7fELF" or head[4] not in (1, 2) or head[5] not in (1, 2):
+        return False
+    if head[18:20] not in _machines():
         return False
     order: Literal["little", "big"] = "little" if head[5] == 1 else "big"
     sizes_at, entry_size = (42, 32) if head[4] == 1 else (54, 56)
@@ -443,6 +463,15 @@ def _is_program(head: bytes) -> bool:
         and int.from_bytes(head[sizes_at : sizes_at + 2], order) == entry_size
         and int.from_bytes(head[sizes_at + 2 : sizes_at + 4], order) > 0
     )
+
+
+@cache
+def _machines() -> frozenset[bytes]:
+    """Give what ELF calls this machine: what our own program says, and its 32-bit kin."""
+    with open("/proc/self/exe", "rb") as ours:
+        machine = ours.read(20)[18:20]
+    kin = {b"\x3e\x00": b"\x03\x00", b"\xb7\x00": b"\x28\x00"}  # x86-64: i386, arm64: arm
+    return frozenset({machine, kin.get(machine, machine)})
 
 
 def _same_root(root: str) -> bool:

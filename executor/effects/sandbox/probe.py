@@ -28,7 +28,7 @@ from executor.units import Duration
 
 _REPORT = ("/proc/self/status", "/proc/net/dev", "/proc/self/mountinfo", "/proc/self/environ")
 _WRITABLE = frozenset({STAGING, "/proc"})
-_INSTALL = "Install bubblewrap (Debian, Ubuntu: `apt install bubblewrap`; Fedora: `dnf install bubblewrap`)"
+_INSTALL = "Install the package bubblewrap (`apt install bubblewrap`, `dnf install bubblewrap`)"
 
 
 @dataclass(frozen=True, slots=True)
