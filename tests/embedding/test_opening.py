@@ -286,7 +286,7 @@ async def test_two_executors_share_one_state_directory(house: House) -> None:
             first.append(await one.run(request))
 
         nursery.start_soon(run_first)
-        while not (out / "started").exists():  # noqa: ASYNC110 - a file has no event
+        while not (out / "started").exists():
             await trio.sleep(0.005)
         async with open_executor(**options) as other:
             (out / "go").touch()

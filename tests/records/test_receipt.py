@@ -153,7 +153,7 @@ async def test_an_action_that_is_cancelled_while_it_runs_is_on_record(
             await executor.run(house.request(plan), tell=heard)
 
         nursery.start_soon(ask)
-        while not (out / "sent.log").exists():  # noqa: ASYNC110 - a file has no event
+        while not (out / "sent.log").exists():
             await trio.sleep(0.01)
         nursery.cancel_scope.cancel()
 

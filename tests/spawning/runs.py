@@ -89,7 +89,7 @@ def descriptors() -> dict[str, str]:
 async def until(holds: Callable[[], object], patience: float = 30) -> None:
     """Wait until something holds; one that never does fails the test."""
     with trio.fail_after(patience):
-        while not holds():  # noqa: ASYNC110 - what is waited for happens in other processes
+        while not holds():
             await trio.sleep(0.01)
 
 
