@@ -1,6 +1,7 @@
 """Fixtures. What this machine lacks is said: a skip with its reason, a failure under CI=true."""
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,14 @@ import trio
 
 from executor import open_executor
 from tests.house import House, has
+
+# A shell's background job ignores both, and so would everything that the tests start.
+for number, answer in (
+    (signal.SIGINT, signal.default_int_handler),
+    (signal.SIGHUP, signal.SIG_DFL),
+):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, answer)
 
 
 @pytest.fixture

@@ -264,7 +264,8 @@ def _smtp_server(mailbox: _Mailbox) -> Iterator[int]:
         from aiosmtpd.controller import Controller
     except ImportError:
         raise click.ClickException(
-            "the demo's mail server is not installed: pip install 'sealed-executor[demo]'."
+            "the demo's mail server is not installed: install the extra `demo` "
+            "(pip install '.[demo]' in a clone)."
         ) from None
     try:
         with socket.socket() as free:

@@ -20,7 +20,7 @@ _SIGNS = {
     "delivered": ("green", "delivered"),
     "refused": ("red", "refused"),
     "unresolved": ("yellow", "unresolved: it may have happened"),
-    "undelivered": ("red", "did not happen"),
+    "undelivered": ("red", "undelivered: it did not happen"),
     "pending": ("yellow", "waiting for approval"),
 }
 _RECOVERIES: dict[Recovery, str] = {

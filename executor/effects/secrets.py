@@ -65,9 +65,9 @@ async def _read(use: SecretUse, tool: str) -> str:
     except KeyError:
         raise _unavailable(use.name, f"${source.environment} is not set", tool) from None
     except (OSError, subprocess.SubprocessError, ValueError) as failed:
-        raise _unavailable(
-            use.name, getattr(failed, "strerror", None) or str(failed), tool
-        ) from None
+        found = getattr(failed, "strerror", None)
+        where = source.file or (source.command or ("",))[0]
+        raise _unavailable(use.name, f"{where}: {found}" if found else str(failed), tool) from None
     if "\0" in value:
         raise _unavailable(use.name, "it holds a NUL character", tool)
     if len(value) < LEAST_MASKED:

@@ -136,7 +136,7 @@ def check_parameters(manifest: Manifest, given: Mapping[str, Any]) -> dict[str, 
         Refused: ``admission.closed-parameters`` or ``admission.single-line``.
     """
     shape = [
-        f"unknown parameter {show_value(name)}: {did_you_mean(name, manifest.parameters)}"
+        f"unknown parameter {show_value(name)} ({did_you_mean(name, manifest.parameters)})"
         for name in sorted(set(given) - set(manifest.parameters))
     ]
     shape += [f"{name}: missing" for name in manifest.required if name not in given]

@@ -58,7 +58,7 @@ def assign_names(manifest: Manifest, given: Mapping[str, FileGiven]) -> tuple[Sl
             ``freezing.staged-names`` for two files of one name; ``freezing.bounded`` for too many.
     """
     faults = [
-        f"unknown file {slot!r}: {did_you_mean(slot, manifest.files)}"
+        f"unknown file {slot!r} ({did_you_mean(slot, manifest.files)})"
         for slot in sorted(set(given) - set(manifest.files))
     ]
     assigned: list[SlotFile] = []

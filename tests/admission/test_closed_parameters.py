@@ -70,7 +70,7 @@ def test_every_fault_of_the_parameters_is_told_at_once_closed_parameters() -> No
 
     assert (no.rule, no.code) == ("admission.closed-parameters", "INVALID_PARAMETERS")
     for told in (
-        "unknown parameter 'subjekt': Did you mean 'subject'?",
+        "unknown parameter 'subjekt' (Did you mean 'subject'?)",
         "body: missing",
         "to[1]: '@' is not a plain e-mail address (write it like ana@example.org)",
         "to[2]: 5 is a whole number (write a string)",

@@ -120,7 +120,7 @@ def test_without_its_mail_server_it_says_how_to_get_it(demo: Cli, tmp_path: Path
     done = demo("demo", env={"PYTHONPATH": f"{shadow.parent}:{demo.env['PYTHONPATH']}"})
 
     assert done.code == 1
-    assert "pip install 'sealed-executor[demo]'" in done.err
+    assert "pip install '.[demo]'" in done.err
     assert "Traceback" not in done.err
     nothing_stays(demo)
 
