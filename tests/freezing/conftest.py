@@ -17,10 +17,10 @@ def shelf(tmp_path: Path) -> Shelf:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A private directory on a disk of its own, of 64 KiB."""
+    """A private directory on a disk of its own, of 256 KiB."""
     place = tmp_path / "disk"
     place.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=64k,mode=700", "tmpfs", str(place)]
+    mount = ["mount", "-t", "tmpfs", "-o", "size=256k,mode=700", "tmpfs", str(place)]
     if subprocess.run(mount, capture_output=True, check=False).returncode != 0:
         lacking("mounting is not permitted here")
     yield place

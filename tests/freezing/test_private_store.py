@@ -151,14 +151,14 @@ async def test_an_executor_does_not_open_on_what_is_no_private_store(house: Hous
 
 @pytest.fixture
 def crowded(house: House, small_disk: Path) -> House:
-    """A house whose state lies on a disk of 64 KiB, and whose tool says when it ran."""
+    """A house whose state lies on a disk of 256 KiB, and whose tool says when it ran."""
     house.state.rmdir()
     house.state.symlink_to(small_disk)
     tree = interpreter()[1]
     isolation = {"write": [str(house.root)], "read": [] if tree is None else [tree]}
     house.manifest(files={"doc": {"many": True}}, isolation=isolation)
     house.file("small", b"s" * 1000)
-    house.file("large", b"l" * 128 * 1024)
+    house.file("large", b"l" * 512 * 1024)
     return house
 
 
