@@ -9,7 +9,6 @@ import click
 
 from executor.capabilities import registry
 from executor.cli.output import print_json, printable, say, warn
-from executor.effects.texts import read_text
 from executor.manifest import manifest_schema
 from executor.problems import Faulty, Problem
 from executor.rules import manifests
@@ -76,7 +75,7 @@ def _files(given: Sequence[Path]) -> Iterator[Path]:
 def _check(file: Path, declared: dict[str, Path]) -> tuple[str | None, tuple[Problem, ...]]:
     """Check one file; ``declared`` are the tools of those before it, and its own joins them."""
     try:
-        tool = manifests.load(read_text(file), str(file), registry()).manifest.tool
+        tool = manifests.load(file.read_bytes(), str(file), registry()).manifest.tool
     except Faulty as faulty:
         return None, faulty.problems
     except IsADirectoryError:

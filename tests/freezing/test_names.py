@@ -205,10 +205,10 @@ def test_a_file_named_like_the_tools_own_is_refused_by_staged_names(
 
 
 # rule: freezing.staged-names
-def test_the_name_comes_from_the_request_then_the_manifest_then_the_path_into_staged_names() -> (
+def test_the_name_comes_from_the_manifest_then_the_request_then_the_path_into_staged_names() -> (
     None
 ):
-    """Whoever asks last knows best; all of them end up safe."""
+    """A tool that names its file relies on that name; all of them end up safe."""
     slot = {"doc": {"name": "fixed.txt"}}
     plain: dict[str, Any] = {"doc": {}}
 
@@ -217,7 +217,8 @@ def test_the_name_comes_from_the_request_then_the_manifest_then_the_path_into_st
 
     assert one(plain, "in/a.txt") == "a.txt"
     assert one(slot, "in/a.txt") == "fixed.txt"
-    assert one(slot, SourceFile("in/a.txt", name="mine.txt")) == "mine.txt"
+    assert one(slot, SourceFile("in/a.txt", name="mine.txt")) == "fixed.txt"
+    assert one(plain, SourceFile("in/a.txt", name="mine.txt")) == "mine.txt"
     assert one(plain, SourceFile("in/a.txt", name="../../-x\n")) == "_x_"
 
 

@@ -275,12 +275,12 @@ async def test_an_answer_that_does_not_fit_is_still_judged_by_its_status(
 
 
 # rule: outcomes.conflict
-async def test_a_no_with_an_id_of_something_done_is_unresolved(house: House) -> None:
-    """An id is what a delivery has; a person can tell what this one names."""
+async def test_a_no_with_an_id_is_a_no(house: House) -> None:
+    """Many an API numbers its refusals; only a 2xx has the id of something done."""
     with http(answer("422 No", b'{"id": "evt_17"}')) as server:
         receipt = await post(house, server.url)
 
-    assert end(receipt) == ("unresolved", "OUTCOME_CONFLICT")
+    assert end(receipt) == ("undelivered", "HTTP_REJECTED")
 
 
 # -- lies -----------------------------------------------------------------------------------------

@@ -144,7 +144,7 @@ def unstuffed(received: bytes) -> bytes:
         b".begins with a dot\r\n",
         b"a\r\n.\r\nb\r\n..\r\n.c\r\n",
         b"\r\n.\r\nMAIL FROM:<eve@example.org>\r\nRCPT TO:<eve@example.org>\r\nDATA\r\n",
-        b"8 bit: \xe4\xff\x00 and a bare \r\r\n",
+        b"8 bit: \xe4\xff\x00 and no more\r\n",
     ],
     ids=["first-line", "only-dots", "commands", "eight-bit"],
 )

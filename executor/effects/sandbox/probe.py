@@ -66,10 +66,7 @@ async def _bubblewrap(
         return no(f"There is no bwrap in {', '.join(commands.trusted)}. {_INSTALL}.")
     if processes.ignores(signal.SIGCHLD):
         return no("This process ignores SIGCHLD, so that nobody learns how a command ended.")
-    missing = [
-        "a filter of system calls: the keyrings of this session and the sandbox's own first "
-        "process are in reach"
-    ]
+    missing = ["a filter of system calls: the kernel's keyrings are in reach"]
     if os.geteuid() == 0:
         missing.append("an unprivileged user: it runs as root, although without capabilities")
         missing.append("the limit of processes, which does not bind root")
