@@ -18,7 +18,7 @@ import trio
 from executor import AskedBy, Config, Executor, Receipt, Refused, Request, Unverified
 from executor.manifest import SecretSource
 from executor.receipt import EXIT_CODES
-from executor.store.receipts import Receipts
+from executor.store.receipts import ROOM_BYTES, Receipts
 from executor.units import Duration
 from tests.house import House, recorded
 
@@ -396,10 +396,10 @@ def test_a_record_that_does_not_fit_is_no_record(tmp_path: Path) -> None:
     receipts.add("small", {})
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
 
-    resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (ROOM_BYTES + 100, hard))
     try:
         with pytest.raises(Unverified) as no:
-            receipts.add("large", {"text": "x" * 200})
+            receipts.add("large", {"text": "x" * 2 * ROOM_BYTES})
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
