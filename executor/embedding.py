@@ -180,8 +180,8 @@ async def open_executor(
         trusted: directories of commands, beside the system's own.
         degraded: accept weaker isolation than a manifest requires; the receipt says so.
     Raises:
-        Refused: ``admission.closed-config``, ``admission.closed-manifest`` or
-            ``freezing.private-store``; nothing is open then.
+        Refused: ``admission.closed-config``, ``admission.closed-manifest``,
+            ``freezing.private-store`` or ``isolation.probed``; nothing is open then.
     """
     settings = config if isinstance(config, Config) else _read_config(config)
     directory = open_directory(Path(state or settings.state or default_directory()))
@@ -201,6 +201,7 @@ async def open_executor(
         await trio.to_thread.run_sync(staging.sweep, directory / "staging")
         notes = Notes(directory / "sandboxes")
         notes.sweep()
+        receipts.sweep()
     except OSError as failed:
         raise _store_fails(failed) from failed
     probed = await probe(commands, blobs, Bare(directory / "staging"), notes)

@@ -1,6 +1,7 @@
 """Receipts: one file for each end of a request, whole and durable before anybody is told."""
 
 import contextlib
+import fcntl
 import os
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,7 @@ class Receipts:
             )
             room = Room(temporary, descriptor)
             try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
                 os.posix_fallocate(descriptor, 0, ROOM_BYTES)
             except BaseException:
                 room.close()
@@ -44,6 +46,16 @@ class Receipts:
         except OSError as failed:
             raise _not_stored(name, failed) from failed
         return room
+
+    def sweep(self) -> int:
+        """Give back the room that killed executors took; give how many that were."""
+        gone = 0
+        for path in self._directory.glob("*.new"):
+            with contextlib.suppress(OSError), open(path, "rb") as left:
+                fcntl.flock(left, fcntl.LOCK_EX | fcntl.LOCK_NB)  # free, however its owner ended
+                path.unlink()
+                gone += 1
+        return gone
 
     def add(self, name: str, statement: dict[str, Any], room: "Room | None" = None) -> None:
         """Put a receipt on record; what is on record is never written over.

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import math
+import os
 import re
 import resource
 import stat
@@ -405,6 +406,20 @@ def test_a_record_that_does_not_fit_is_no_record(tmp_path: Path) -> None:
 
     assert no.value.code == "STORE_UNAVAILABLE"
     assert [path.name for path in (tmp_path / "receipts").iterdir()] == ["small.json"]
+
+
+# rule: records.receipt
+def test_room_that_nobody_uses_any_more_is_given_back(tmp_path: Path) -> None:
+    """A killed executor's is free; that of a run under way is not."""
+    receipts = Receipts(tmp_path)
+    left, used = receipts.reserve("left"), receipts.reserve("used")
+    os.close(left.descriptor)  # what the kernel does for one that was killed
+
+    assert Receipts(tmp_path).sweep() == 1
+    assert [path.name for path in (tmp_path / "receipts").iterdir()] == ["used.new"]
+
+    receipts.add("used", {}, used)
+    assert [path.name for path in (tmp_path / "receipts").iterdir()] == ["used.json"]
 
 
 # rule: records.before-telling
