@@ -9,13 +9,11 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from concurrent.futures import CancelledError, Future
 from contextlib import asynccontextmanager, contextmanager, suppress
 from importlib.metadata import version
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import trio
 
-from executor.capabilities import registry
 from executor.config import Config
 from executor.effects import staging
 from executor.effects.blobs import Blobs
@@ -24,16 +22,12 @@ from executor.effects.freezer import Freezer, Progress
 from executor.effects.sandbox.bare import Bare
 from executor.effects.sandbox.notes import Notes
 from executor.effects.sandbox.probe import probe
-from executor.effects.texts import read_text
 from executor.gate import Gate
-from executor.manifest import SecretSource
-from executor.plain_yaml import Document
-from executor.problems import Faulty, Problem, read
+from executor.loading import invalid_config, load_tools, read_config
 from executor.receipt import Receipt
 from executor.refusal import Refused
 from executor.request import Request
 from executor.rules import configs
-from executor.rules import manifests as manifest_rules
 from executor.rules.isolation import Availability, Places, private_below, private_places
 from executor.rules.manifests import Tool
 from executor.store.receipts import Receipts
@@ -183,7 +177,7 @@ async def open_executor(
         Refused: ``admission.closed-config``, ``admission.closed-manifest``,
             ``freezing.private-store`` or ``isolation.probed``; nothing is open then.
     """
-    settings = config if isinstance(config, Config) else _read_config(config)
+    settings = config if isinstance(config, Config) else read_config(config)
     directory = open_directory(Path(state or settings.state or default_directory()))
     paths = (*settings.manifests, *_texts(manifests))
     base = _current_directory()
@@ -193,7 +187,7 @@ async def open_executor(
     commands = Commands((*given_trusted, *TRUSTED_DIRECTORIES))
     tools = load_tools(paths, packs=settings.packs)
     if unknown := list(configs.unknown_secrets(settings, tools)):
-        raise _invalid_config("\n".join(unknown))
+        raise invalid_config("\n".join(unknown))
     try:
         blobs = Blobs(directory)
         receipts = Receipts(directory)
@@ -292,110 +286,11 @@ def _current_directory() -> str:
     try:
         return os.getcwd()
     except OSError:
-        raise _invalid_config("The current directory is gone.") from None
+        raise invalid_config("The current directory is gone.") from None
 
 
 def _texts(paths: Iterable[str | os.PathLike[str]]) -> Iterator[str]:
     return (os.fspath(path) for path in paths)
-
-
-def load_tools(paths: Iterable[str], *, packs: bool = True) -> dict[str, Tool]:
-    """Load manifests; one that is not valid, or a tool declared twice, fails the whole load.
-
-    Raises:
-        Refused: ``admission.closed-manifest``.
-    """
-    tools: dict[str, Tool] = {}
-    problems: list[Problem] = []
-    for file in (*(pack_files() if packs else ()), *_manifest_files(paths)):
-        try:
-            tool = manifest_rules.load(read_text(file), str(file), registry())
-        except Faulty as faulty:
-            problems += faulty.problems
-            continue
-        except OSError as failed:
-            problems.append(_unreadable(str(file), failed))
-            continue
-        name = tool.manifest.tool
-        if name in tools:
-            found = f"{name!r} is declared in {tools[name].file} too"
-            problems.append(Problem(str(file), 1, 1, "tool", found, "Give it another name"))
-        tools[name] = tool
-    if problems:
-        raise manifest_rules.refusal(Faulty(problems))
-    return tools
-
-
-def pack_files() -> list[Path]:
-    """Give the shipped manifests."""
-    return sorted(Path(str(files("executor.packs"))).glob("*.yaml"))
-
-
-def _manifest_files(paths: Iterable[str]) -> Iterator[Path]:
-    for written in paths:
-        path = Path(written)
-        if os.path.isdir(path):
-            yield from sorted(path.glob("*.yaml"))
-        else:
-            yield path
-
-
-def _unreadable(file: str, failed: OSError) -> Problem:
-    return Problem(file, 1, 1, "", failed.strerror or str(failed), "Check the path")
-
-
-def _read_config(path: str | os.PathLike[str] | None) -> Config:
-    if path is None:
-        return Config()
-    file = Path(path)
-    try:
-
-        def check(config: Config, document: Document) -> Iterable[Problem]:
-            return configs.check_sources(config, document, str(file))
-
-        settings, _ = read(read_text(file), str(file), Config, check)
-    except Faulty as faulty:
-        raise _invalid_config(str(faulty)) from None
-    except OSError as failed:
-        raise _invalid_config(f"{file}: {failed.strerror}") from None
-    return _placed(settings, file.resolve().parent)
-
-
-def _placed(settings: Config, directory: Path) -> Config:
-    """Let relative paths start from the directory of the file."""
-    import msgspec
-
-    def place(written: str) -> str:
-        return str(directory / os.path.expanduser(written))
-
-    return msgspec.structs.replace(
-        settings,
-        state=None if settings.state is None else place(settings.state),
-        manifests=tuple(map(place, settings.manifests)),
-        roots=tuple(map(place, settings.roots)),
-        trusted=tuple(map(place, settings.trusted)),
-        secrets={
-            tool: {name: _placed_source(source, place) for name, source in sources.items()}
-            for tool, sources in settings.secrets.items()
-        },
-    )
-
-
-def _placed_source(source: SecretSource, place: Callable[[str], str]) -> SecretSource:
-    if source.file is None:
-        return source
-    import msgspec
-
-    return msgspec.structs.replace(source, file=place(source.file))
-
-
-def _invalid_config(found: str) -> Refused:
-    return Refused(
-        "admission.closed-config",
-        "INVALID_CONFIG",
-        because=f"The configuration is not valid:\n{found}\n",
-        todo="Correct it; nothing was started.",
-    )
 
 
 def _store_fails(failed: OSError) -> Refused:

@@ -8,7 +8,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from executor.embedding import load_tools, pack_files
+from executor.loading import load_tools, pack_files
 from executor.problems import Faulty
 from executor.refusal import TABLE, Refused
 from executor.rules import manifests, outcomes

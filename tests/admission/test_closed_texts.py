@@ -10,7 +10,7 @@ import yaml
 from executor import open_executor
 from executor.cli.run import read_request
 from executor.config import Config
-from executor.embedding import load_tools
+from executor.loading import load_tools
 from executor.problems import Faulty, read
 from executor.refusal import Refused
 from executor.request import Request

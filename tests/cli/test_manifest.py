@@ -9,7 +9,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from executor import plain_yaml
-from executor.embedding import pack_files
+from executor.loading import pack_files
 from tests.cli.call import Cli
 
 PACKS = pack_files()

@@ -7,7 +7,7 @@ from typing import Any
 
 from executor import AskedBy, Executor, Receipt, Request
 from executor.config import Config
-from executor.embedding import pack_files
+from executor.loading import pack_files
 from executor.manifest import SecretSource
 from tests.house import House
 

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from executor import AskedBy, Request
-from executor.embedding import load_tools
 from executor.frozen import Asked
+from executor.loading import load_tools
 from executor.refusal import Refused
 from executor.rules import admission
 
