@@ -218,8 +218,9 @@ LIES = {
     "exits-1": "raise SystemExit(1)",
     "exits-0": "raise SystemExit(0)",
     "crashes": "os.kill(os.getpid(), 11)",
-    "child-unsaid": "import time\nos.fork()\ntime.sleep(300)",
-    "says-nothing-more": STATUS_WIRE + "os.close(wire)\nimport time; time.sleep(300)",
+    "child-unsaid": "import time\nos.fork()\ntime.sleep(100)\nraise SystemExit",
+    "says-nothing-more": STATUS_WIRE
+    + "os.close(wire)\nimport time; time.sleep(100); raise SystemExit",
     "garbage": STATUS_WIRE
     + r"""os.write(wire, b'[1]\n"x"\n\xff\n{"child-pid": true}\n{"child-pid": "5"}\n')"""
     + "\nos.write(wire, b'[' * 9000 + b'\\n')\nraise SystemExit",
