@@ -117,8 +117,12 @@ class Gate:
     ) -> tuple[FrozenAction, Hold]:
         """Copy every file, hash the copies, and give the action its digest."""
         files, hold = await self.freezer.freeze(admitted.id, admitted.asked.files, progress)
-        env = spawning.environment(admitted.asked.env)
-        return FrozenAction(admitted, files, env, digest(admitted, files, env)), hold
+        try:
+            env = spawning.environment(admitted.asked.env)
+            return FrozenAction(admitted, files, env, digest(admitted, files, env)), hold
+        except BaseException:
+            hold.release()
+            raise
 
     async def verify(self, frozen: FrozenAction) -> Verified:
         """Hash the frozen copies and the command again; what is hashed is what is run."""
