@@ -8,33 +8,44 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from concurrent.futures import CancelledError, Future
 from contextlib import asynccontextmanager, contextmanager, suppress
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import trio
 
+from executor import units
 from executor.config import Config
-from executor.effects import staging
+from executor.effects import clock, staging
 from executor.effects.blobs import Blobs
 from executor.effects.commands import TRUSTED_DIRECTORIES, Commands
 from executor.effects.freezer import Freezer, Progress
+from executor.effects.owners import Owners
 from executor.effects.sandbox.bare import Bare
 from executor.effects.sandbox.notes import Notes
 from executor.effects.sandbox.probe import probe
 from executor.gate import Gate
 from executor.loading import invalid_config, load_tools, read_config
-from executor.receipt import Receipt
+from executor.receipt import Receipt, recovered
 from executor.refusal import Refused
 from executor.request import Request
 from executor.rules import configs
+from executor.rules import ledger as rules
 from executor.rules.isolation import Availability, Places, private_below, private_places
 from executor.rules.manifests import Tool
+from executor.store.database import open_database
+from executor.store.ledger import Ledger
 from executor.store.receipts import Receipts
 from executor.store.state import default_directory, open_directory
+from executor.store.writer import Writer
+from executor.units import Duration
 
 log = logging.getLogger(__name__)
 SWEEP_EVERY_S = 3600.0
+TIDIED_AT_ONCE = 1000
+"""Settled attempts that are looked at for their age; `executor ledger prune` looks at all."""
+WINDOW_VARIABLE = "EXECUTOR_DUPLICATE_WINDOW"
 ARGV_SLACK = 64 * 1024
 """Bytes of the system's room for arguments that sandbox and kernel need themselves."""
 
@@ -42,11 +53,14 @@ ARGV_SLACK = 64 * 1024
 class Executor:
     """An open executor, for trio. Get one from `open_executor`."""
 
-    def __init__(self, gate: Gate, state: Path, retention: float) -> None:
+    def __init__(self, gate: Gate, state: Path, settings: Config) -> None:
         self.gate = gate
         self.state = state
-        self._retention = retention
+        self._settings = settings
         self._swept_at = trio.current_time()
+        self._running = 0
+        self._leaving = False
+        self._idle = trio.Event()
 
     async def run(
         self,
@@ -56,19 +70,51 @@ class Executor:
         tell: Callable[[Receipt], None] | None = None,
     ) -> Receipt:
         """Take one request through the gate. See `executor.gate.Gate.run`."""
-        await self._sweep_when_due()
-        return await self.gate.run(request, progress=progress, tell=tell)
+        if self._idle.is_set():
+            raise RuntimeError("this executor is closed: the block that opened it was left")
+        self._running += 1
+        try:
+            await self._sweep_when_due()
+            return await self.gate.run(request, progress=progress, tell=tell)
+        finally:
+            self._running -= 1
+            if self._leaving and not self._running:
+                self._idle.set()
+
+    async def until_idle(self) -> None:
+        """Wait until nothing runs any more; from then on nothing more can run."""
+        self._leaving = True
+        if not self._running:
+            self._idle.set()
+        await self._idle.wait()
 
     async def _sweep_when_due(self) -> None:
-        """Let go of old copies in an executor that stays open for long."""
-        if trio.current_time() - self._swept_at < min(self._retention, SWEEP_EVERY_S):
+        """Let go of old copies and old attempts in an executor that stays open for long."""
+        retention = self._settings.retention
+        if trio.current_time() - self._swept_at < min(retention, SWEEP_EVERY_S):
             return
         self._swept_at = trio.current_time()
-        try:
-            with trio.CancelScope(shield=True):  # a caller that gives up does so in the gate
-                await trio.to_thread.run_sync(self.gate.freezer.blobs.sweep, self._retention)
-        except OSError as failed:
-            log.warning("old copies could not be removed: %s", failed)
+        with trio.CancelScope(shield=True):  # a caller that gives up does so in the gate
+            try:
+                await trio.to_thread.run_sync(self.gate.freezer.blobs.sweep, retention)
+            except OSError as failed:
+                log.warning("old copies could not be removed: %s", failed)
+            try:
+                await self.tidy_ledger()
+            except Refused as failed:
+                log.warning("the ledger could not be tidied: %s", failed)
+
+    async def tidy_ledger(self) -> None:
+        """Settle what killed executors left, write their receipts, and forget what is old."""
+        gate, now = self.gate, clock.moment()
+        await gate.ledger.recover(now)
+        gate.publish()
+        windows = [
+            rules.window(tool.manifest, gate.window, gate.forced_window)
+            for tool in gate.tools.values()
+        ]
+        keep = max(self._settings.ledger.keep, gate.window, *windows)
+        await gate.ledger.prune(keep, now, most=TIDIED_AT_ONCE)
 
     def receipt_path(self, receipt: Receipt) -> Path:
         """Give the file that a receipt lies in."""
@@ -188,9 +234,11 @@ async def open_executor(
     tools = load_tools(paths, packs=settings.packs)
     if unknown := list(configs.unknown_secrets(settings, tools)):
         raise invalid_config("\n".join(unknown))
+    forced_window = duplicate_window_from_environment()
     try:
         blobs = Blobs(directory)
         receipts = Receipts(directory)
+        owners = Owners(directory)
         await trio.to_thread.run_sync(blobs.sweep, settings.retention)
         await trio.to_thread.run_sync(staging.sweep, directory / "staging")
         notes = Notes(directory / "sandboxes")
@@ -206,20 +254,85 @@ async def open_executor(
         private=(*_private_by_account(), *_secret_files(settings, tools)),
         unwritable=tuple(map(os.path.realpath, (*paths, *given_trusted, *_file_of(config)))),
     )
-    gate = Gate(
-        tools=tools,
-        commands=commands,
-        freezer=Freezer(blobs, real_roots, base, private_places(places)),
-        sandboxes=probed.sandboxes,
-        probed=probed.found,
-        places=places,
-        secret_sources=settings.secrets,
-        receipts=receipts,
-        degraded=settings.degraded if degraded is None else degraded,
-        most_argv_bytes=os.sysconf("SC_ARG_MAX") - ARGV_SLACK,
-        version=version("sealed-executor"),
-    )
-    yield Executor(gate, directory, settings.retention)
+    async with _ledger(directory, receipts, owners) as ledger:
+        with owners.registered() as owner:
+            gate = Gate(
+                tools=tools,
+                commands=commands,
+                freezer=Freezer(blobs, real_roots, base, private_places(places)),
+                sandboxes=probed.sandboxes,
+                probed=probed.found,
+                places=places,
+                secret_sources=settings.secrets,
+                ledger=ledger,
+                owner=owner,
+                window=settings.ledger.window,
+                forced_window=forced_window,
+                receipts=receipts,
+                degraded=settings.degraded if degraded is None else degraded,
+                most_argv_bytes=os.sysconf("SC_ARG_MAX") - ARGV_SLACK,
+                version=version("sealed-executor"),
+            )
+            executor = Executor(gate, directory, settings)
+            await executor.tidy_ledger()
+            owners.sweep()
+            try:
+                yield executor
+            finally:
+                with trio.CancelScope(shield=True):
+                    await executor.until_idle()
+
+
+@asynccontextmanager
+async def open_ledger(
+    config: str | os.PathLike[str] | Config | None = None,
+    *,
+    state: str | os.PathLike[str] | None = None,
+) -> AsyncIterator[Ledger]:
+    """Open the ledger alone: to look at it, to decide what is unresolved, to prune.
+
+    Raises:
+        Refused: ``admission.closed-config``, ``freezing.private-store`` or ``ledger.sound-store``.
+    """
+    settings = config if isinstance(config, Config) else read_config(config)
+    directory = open_directory(Path(state or settings.state or default_directory()))
+    try:
+        receipts, owners = Receipts(directory), Owners(directory)
+    except OSError as failed:
+        raise _store_fails(failed) from failed
+    async with _ledger(directory, receipts, owners) as ledger:
+        await ledger.recover(clock.moment())
+        yield ledger
+
+
+@asynccontextmanager
+async def _ledger(directory: Path, receipts: Receipts, owners: Owners) -> AsyncIterator[Ledger]:
+    opening = partial(open_database, directory, used_before=receipts.any())
+    database = await trio.to_thread.run_sync(opening)
+    try:
+        writer = Writer(database)
+        try:
+            yield Ledger(database, writer, owners.is_gone, recovered)
+        finally:
+            with trio.CancelScope(shield=True), suppress(Refused):
+                await writer.pay()
+    finally:
+        database.close()
+
+
+def duplicate_window_from_environment() -> float | None:
+    """Give the seconds that ``EXECUTOR_DUPLICATE_WINDOW`` says (``10 min``, ``0``), if it does.
+
+    Raises:
+        Refused: ``admission.closed-config``.
+    """
+    written = os.environ.get(WINDOW_VARIABLE, "").strip()
+    if not written:
+        return None
+    try:
+        return float(units.parse(Duration, "0 s" if written == "0" else written))
+    except ValueError as wrong:
+        raise invalid_config(f"{WINDOW_VARIABLE}={written!r}: {wrong}") from None
 
 
 @contextmanager

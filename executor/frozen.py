@@ -141,6 +141,10 @@ class FrozenAction(_Value, frozen=True):
     files: tuple[FrozenFile, ...]
     env: dict[str, str]
     digest: str
+    fingerprint: str
+    """What makes it the same thing as another action; see `rules/identity.py`."""
+    key: str
+    """The idempotency key that goes with the fingerprint."""
 
     @property
     def argv(self) -> tuple[str, ...]:

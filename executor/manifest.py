@@ -238,13 +238,56 @@ class Reverse(_Strict, frozen=True):
     paths: tuple[str, ...] = ()
 
 
+class Lookup(_Strict, frozen=True):
+    """A read-only command that looks something up before the action: it finds it, or refuses.
+
+    It runs after the claim, over the same frozen files, and can write nowhere. ``finds`` names
+    what is taken from its output, each a list of texts.
+    """
+
+    argv: tuple[str | tuple[str, ...] | Part, ...]
+    when: Condition
+    """What must hold for it to have found what it looked for."""
+    command: Annotated[str, Meta(min_length=1, max_length=4096)] | None = None
+    finds: dict[Name, Extract] = field(default_factory=dict)
+
+
+class Verify(_Strict, frozen=True):
+    """A read-only command that finds out later whether an action happened.
+
+    It has the action's parameters and secrets, not its files. ``delivered`` and ``undelivered`` are
+    clear answers; anything else changes nothing.
+    """
+
+    argv: tuple[str | tuple[str, ...] | Part, ...]
+    outcomes: Annotated[tuple[Outcome, ...], Meta(min_length=1)]
+    command: Annotated[str, Meta(min_length=1, max_length=4096)] | None = None
+
+
+class Idempotency(_Strict, frozen=True):
+    """The command hands ``{idempotency_key}`` on, and the provider knows it again for a time.
+
+    Inside ``window``, counted from the first dispatch, an unresolved action may be sent again under
+    the same key; without one, never.
+    """
+
+    window: Duration = always(Duration(0))
+
+
+class OnRecord(_Strict, frozen=True):
+    """What the ledger keeps of this tool's actions: ``window`` is how long a delivery blocks."""
+
+    window: Duration | None = None
+
+
 class Manifest(_Strict, frozen=True):
     """One tool.
 
     ``command`` is a name in a trusted directory or an absolute path; ``stage`` holds small files
     that the tool itself brings along (a key that ends in ``/`` is an empty directory);
     ``account`` is on whose behalf the command acts; ``identity`` what makes two actions the same
-    thing, by default everything.
+    thing, by default everything. ``preflight`` looks something up before the action, ``verify``
+    finds out afterwards whether it happened.
     """
 
     executor: Literal["manifest/1"]
@@ -264,6 +307,10 @@ class Manifest(_Strict, frozen=True):
     env: dict[EnvironmentName, str] = field(default_factory=dict)
     secrets: dict[Name, Secret] = field(default_factory=dict)
     effect: Literal["immediate", "scheduled"] = "immediate"
+    ledger: OnRecord = field(default_factory=OnRecord)
+    idempotency: Idempotency | None = None
+    preflight: Lookup | None = None
+    verify: Verify | None = None
     isolation: Isolation = field(default_factory=Isolation)
     limits: Limits = field(default_factory=Limits)
     revertible: bool = False

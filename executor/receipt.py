@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from executor.attempt import Attempt, Earlier
 from executor.finished import Finished, printable
 from executor.frozen import FrozenAction, limits_as_numbers, sha256_text
 from executor.refusal import Recovery
@@ -29,12 +30,28 @@ EXACT_INTEGERS = 2**53
 """From here on RFC 8785 cannot tell whole numbers apart."""
 
 
+class OnLedger(msgspec.Struct, frozen=True):
+    """What the ledger says about the action: what it is the same as, and what it stands beside."""
+
+    fingerprint: str
+    window_ms: int
+    """For how long its delivery blocks the same action; 0: not at all."""
+    beside: str | None
+    resend: bool
+
+    @classmethod
+    def of(cls, attempt: Attempt) -> "OnLedger":
+        """Take it from an attempt."""
+        return cls(attempt.fingerprint, attempt.window_ms, attempt.beside, attempt.resend)
+
+
 class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     """The end of one request: what was asked, what ran, and what came of it.
 
     ``attempt`` is this try's id, and the receipt's; ``action`` is there once files were frozen,
     ``finished`` once a start was tried. Times are UTC, RFC 3339. ``rule`` and ``stage`` say who
-    said no.
+    said no. ``earlier`` is the attempt in the way of a duplicate, ``found`` what the look-up before
+    the action found. ``filed`` is false while only the ledger has it.
     """
 
     attempt: str
@@ -53,6 +70,10 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     action: FrozenAction | None = None
     finished: Finished | None = None
     invalid_input: bool = False
+    ledger: OnLedger | None = None
+    earlier: Earlier | None = None
+    found: dict[str, list[str]] | None = None
+    filed: bool = True
     executor_version: str = ""
 
     @property
@@ -72,7 +93,7 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
             "result_id": self.result_id,
             "attempt": self.attempt,
             "action_digest": None if self.action is None else self.action.digest,
-            "receipt": None if self.code == "RECORD_LOST" else self.attempt,
+            "receipt": self.attempt if self.filed and self.code != "RECORD_LOST" else None,
             "isolation": None
             if reach is None
             else {
@@ -84,6 +105,8 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
             "because": self.because,
             "todo": self.todo,
             "reply": self.reply,
+            "ledger": None if self.ledger is None else msgspec.to_builtins(self.ledger),
+            "earlier": None if self.earlier is None else msgspec.to_builtins(self.earlier),
             "output": None
             if finished is None
             else {
@@ -125,6 +148,9 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
                     "recovery": self.recovery,
                     "result_id": self.result_id,
                 },
+                "ledger": self.ledger,
+                "earlier": self.earlier,
+                "found": self.found,
                 "decision": None,
                 "approval": None,
                 "action": None if action is None else _action(action),
@@ -134,6 +160,30 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
         }
         plain: dict[str, Any] = _plain(statement)
         return plain
+
+
+def encode(statement: Mapping[str, Any]) -> bytes:
+    """Give the canonical bytes of a statement: RFC 8785, one line."""
+    import rfc8785
+
+    return rfc8785.dumps(dict(statement)) + b"\n"
+
+
+def recovered(draft: bytes, attempt: Attempt) -> bytes:
+    """Give the record of an attempt whose executor is gone, from the one made at its claim."""
+    statement = msgspec.json.decode(draft)
+    statement["predicate"] |= {
+        "ended_at": attempt.claimed.at if attempt.settled is None else attempt.settled.at,
+        "result": {
+            "status": "undelivered" if attempt.state == "released" else "unresolved",
+            "code": attempt.code,
+            "rule": None,
+            "stage": "settle",
+            "recovery": "retry" if attempt.state == "released" else "ask",
+            "result_id": attempt.result_id,
+        },
+    }
+    return encode(statement)
 
 
 def _request_sha256(request: Request) -> str:

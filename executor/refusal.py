@@ -5,10 +5,24 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
+    from executor.attempt import Earlier
     from executor.receipt import Receipt
 
 Recovery = Literal["wait", "stop", "ask", "fix", "retry"]
-Stage = Literal["load", "admit", "freeze", "verify", "spawn", "classify", "record"]
+Stage = Literal[
+    "load",
+    "admit",
+    "freeze",
+    "claim",
+    "look-up",
+    "verify",
+    "dispatch",
+    "spawn",
+    "classify",
+    "settle",
+    "record",
+    "decide",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +66,17 @@ TABLE: tuple[Row, ...] = (
     Row("freezing.staged-names", "FILE_NAME_COLLISION", "admit", "fix"),
     Row("freezing.rehash-before-spawn", "FROZEN_COPY_CHANGED", "verify", "ask"),
     Row("freezing.private-store", "STORE_UNAVAILABLE", "freeze", "fix"),
+    # at most once
+    Row("ledger.in-flight", "DUPLICATE_IN_FLIGHT", "claim", "wait"),
+    Row("ledger.delivered", "DUPLICATE_DELIVERED", "claim", "stop"),
+    Row("ledger.unresolved", "DUPLICATE_UNRESOLVED", "claim", "ask"),
+    Row("ledger.better-known", "LOOKUP_FAILED", "look-up", "fix"),
+    Row("ledger.single-dispatch", "CLAIM_LOST", "dispatch", "ask"),
+    Row("ledger.full-disk", "STORE_UNAVAILABLE", "claim", "retry"),
+    Row("ledger.sound-store", "STORE_UNAVAILABLE", "load", "ask"),
+    Row("ledger.unresolved", "NOT_UNRESOLVED", "decide", "fix"),
+    Row("ledger.by-attempt", "UNKNOWN_ATTEMPT", "decide", "fix", True),
+    Row("ledger.evidence", "NO_VERIFY_COMMAND", "decide", "ask"),
     # what the command gets, and can reach
     Row("spawning.secrets", "SECRET_NOT_FOR_HOST", "admit", "fix"),
     Row("spawning.secrets", "SECRET_UNAVAILABLE", "verify", "fix"),
@@ -71,14 +96,18 @@ class Refused(Exception):
         code: one of the rule's codes in ``TABLE``.
         because: what was found, in facts.
         todo: what to do next, one sentence.
+        earlier: the attempt in its way, for a duplicate.
 
     ``receipt`` is set once the refusal is on record: what is told has been recorded first.
     """
 
-    def __init__(self, rule: str, code: str, *, because: str, todo: str) -> None:
+    def __init__(
+        self, rule: str, code: str, *, because: str, todo: str, earlier: "Earlier | None" = None
+    ) -> None:
         self.row = _BY_RULE_AND_CODE[rule, code]
         self.because = because
         self.todo = todo
+        self.earlier = earlier
         self.receipt: Receipt | None = None
         super().__init__(rule, code, because, todo)
 
@@ -103,8 +132,8 @@ class Refused(Exception):
         return self.row.recovery
 
     def __reduce__(self) -> tuple[Any, ...]:
-        facts = {"because": self.because, "todo": self.todo}
-        return partial(type(self), **facts), (self.rule, self.code), {"receipt": self.receipt}
+        made = partial(type(self), because=self.because, todo=self.todo, earlier=self.earlier)
+        return made, (self.rule, self.code), {"receipt": self.receipt}
 
     def __str__(self) -> str:
         between = "" if self.because.endswith("\n") else " "

@@ -34,7 +34,8 @@ class Request(_Strict, frozen=True):
     """One action that somebody wants done.
 
     ``account`` is needed where the manifest does not say on whose behalf its command acts, and
-    must agree where it does.
+    must agree where it does. ``allow_duplicate`` names the earlier attempt that is known, and
+    beside which this one is wanted all the same: a replay of this request is then still a replay.
     """
 
     tool: str
@@ -44,5 +45,6 @@ class Request(_Strict, frozen=True):
     parameters: dict[str, Any] = field(default_factory=dict)
     files: dict[str, FileGiven] = field(default_factory=dict)
     account: Label | None = None
+    allow_duplicate: Label | None = None
     note: str | None = None
     """Free text for people; no part of the action."""

@@ -1,12 +1,13 @@
 """House: a small place to run one executor in, with the recording fake as its command."""
 
+import itertools
 import json
 import os
 import shutil
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,8 @@ class House:
     """
 
     home: Path
+    _turns: Iterator[int] = field(default_factory=lambda: itertools.count(1))
+    _has_turns: bool = True
 
     def __post_init__(self) -> None:
         for path in (self.root, self.bin, self.manifests):
@@ -87,6 +90,7 @@ class House:
             "parameters": {
                 "plan": {"type": "string", "default": "{}"},
                 "words": {"type": "array", "items": {"type": "string"}, "default": []},
+                "turn": {"type": "string", "default": ""},
             },
             "argv": [
                 ["--plan-json", "{plan}", "--"],
@@ -102,6 +106,8 @@ class House:
         if tree is not None:
             manifest["isolation"] = {"read": [tree]}
         manifest |= changes
+        if manifest["tool"] == "test.fake":
+            self._has_turns = "turn" in (manifest["parameters"] or {})
         manifest = {key: value for key, value in manifest.items() if value is not None}
         name = str(manifest["tool"])
         (self.manifests / f"{name}.yaml").write_text(yaml.safe_dump(manifest, sort_keys=False))
@@ -127,8 +133,13 @@ class House:
             return await executor.run(self.request(plan, *words))
 
     def request(self, plan: dict[str, Any] | None = None, *words: str, **changes: Any) -> Request:
-        """Give a request for ``test.fake``."""
+        """Give a request for ``test.fake``, another action each time: one asked twice is a replay.
+
+        Its parameter ``turn`` is in no argument, and tells one from the other.
+        """
         parameters: dict[str, Any] = {"plan": json.dumps(plan or {})}
+        if self._has_turns:
+            parameters["turn"] = str(next(self._turns))
         if words:
             parameters["words"] = list(words)
         given: dict[str, Any] = {

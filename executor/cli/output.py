@@ -49,6 +49,8 @@ _RESULT_KEYS = (
     "because",
     "todo",
     "reply",
+    "ledger",
+    "earlier",
     "output",
 )
 _failed: list[str] = []

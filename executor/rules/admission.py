@@ -14,7 +14,8 @@ from executor.problems import did_you_mean, sentence, show_value
 from executor.refusal import Refused
 from executor.request import Request
 from executor.rules import formats, freezing, values
-from executor.rules.manifests import Tool
+from executor.rules.identity import NO_KEY
+from executor.rules.manifests import IDEMPOTENCY_KEY, Tool
 from executor.template import Reference
 
 MAX_ARGUMENT = 128 * 1024 - 1
@@ -46,11 +47,12 @@ def find_tool(tools: Mapping[str, Tool], name: object) -> Tool:
     )
 
 
-def admit(tool: Tool, request: Request, secrets: Collection[str] = ()) -> Asked:
+def admit(tool: Tool, request: Request, secrets: Collection[str] = (), key: str = NO_KEY) -> Asked:
     """Turn a request into the words of one command.
 
     Args:
         secrets: the names of the tool's secrets that have a source.
+        key: the idempotency key; until the files are frozen, one of the same length.
 
     Raises:
         Refused: any rule of the family but those on the command's own file.
@@ -63,6 +65,8 @@ def admit(tool: Tool, request: Request, secrets: Collection[str] = ()) -> Asked:
         raise _with_file_faults(no, manifest, request) from None
     files = freezing.assign_names(manifest, request.files)
     fillings = _fillings(manifest, parameters, files, secrets)
+    if manifest.idempotency is not None:
+        fillings[IDEMPOTENCY_KEY] = key
     argv = tuple(_argv(manifest, fillings))
     return Asked(
         tool=manifest.tool,
@@ -108,6 +112,7 @@ def check_request(request: Request) -> Request:
         ("asked_by.sender", who.sender),
         ("level", copied.level),
         ("account", copied.account),
+        ("allow_duplicate", copied.allow_duplicate),
     ):
         if text is not None and (fault := values.line_fault(text, multiline=False)):
             raise _invalid_request(f"{place}: {fault}.")

@@ -4,8 +4,10 @@ import hashlib
 import re
 import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
+
+import msgspec
 
 from executor import template
 from executor.manifest import Condition, Extract, Manifest, Outcome, Parameter, Part, SetOf
@@ -29,6 +31,9 @@ LOADER_ENVIRONMENT = re.compile(
 """Variables that make a command load or run something; no caller's value may reach them."""
 
 
+IDEMPOTENCY_KEY = "idempotency_key"
+_WORDS = {"item": "the item of an `each`", IDEMPOTENCY_KEY: "the key that a provider knows again"}
+"""Names of placeholders, which no parameter can have."""
 _APART = frozenset({"effect", "env", "isolation", "limits", "stage"})
 """What can be wrong in itself and leaves the rest to be judged: nothing else refers to it."""
 _FITTING = {
@@ -68,6 +73,43 @@ def load(source: bytes, file: str, capabilities: Mapping[str, Any]) -> Tool:
     return Tool(manifest, hashlib.sha256(source).hexdigest(), file)
 
 
+def preflight_of(manifest: Manifest) -> Manifest | None:
+    """Give a tool's look-up as a tool of its own: the same, but it can write nowhere."""
+    if (lookup := manifest.preflight) is None:
+        return None
+    return _side(manifest, lookup.command, lookup.argv, ())
+
+
+def verify_of(manifest: Manifest) -> Manifest | None:
+    """Give a tool's `verify` command as a tool of its own: without files, which may be gone."""
+    if (verify := manifest.verify) is None:
+        return None
+    side = _side(manifest, verify.command, verify.argv, verify.outcomes)
+    stage = {name: text for name, text in manifest.stage.items() if not _names_a_file(text)}
+    return msgspec.structs.replace(side, files={}, stage=stage)
+
+
+def _side(
+    manifest: Manifest,
+    command: str | None,
+    argv: tuple[str | tuple[str, ...] | Part, ...],
+    outcomes: tuple[Outcome, ...],
+) -> Manifest:
+    return msgspec.structs.replace(
+        manifest,
+        command=command or manifest.command,
+        argv=argv,
+        outcomes=outcomes,
+        stdin=None,
+        effect="immediate",
+        isolation=msgspec.structs.replace(manifest.isolation, write=()),
+        preflight=None,
+        verify=None,
+        reverse=None,
+        revertible=False,
+    )
+
+
 def refusal(faulty: Faulty) -> Refused:
     """Turn the problems of a manifest into the refusal of the whole load."""
     count = len(faulty.problems)
@@ -103,28 +145,29 @@ class _Check:
         yield from self._outcomes()
         yield from self._limits()
         yield from self._reverse()
+        yield from self._lookups()
 
     def _problem(self, path: Path, found: str, instead: str) -> Problem:
         return problem_at(self.document, self.file, path, found, instead)
 
     # -- the command ------------------------------------------------------------------------
 
-    def _command(self) -> Iterator[Problem]:
+    def _command(self, path: Path = ("command",)) -> Iterator[Problem]:
         command = self.manifest.command
         if "/" in command and not command.startswith("/"):
             yield self._problem(
-                ("command",), f"{command!r} is a relative path", "Write a name or an absolute path"
+                path, f"{command!r} is a relative path", "Write a name or an absolute path"
             )
         if reason := shells.indirection(command):
-            yield self._problem(("command",), *reason)
+            yield self._problem(path, *reason)
 
     # -- parameters -------------------------------------------------------------------------
 
     def _parameters(self) -> Iterator[Problem]:
         for name, parameter in self.manifest.parameters.items():
-            if name == "item":
+            if name in _WORDS:
                 yield self._problem(
-                    ("parameters", name), "'item' is the word for the item of an `each`", "Rename"
+                    ("parameters", name), f"{name!r} is the word for {_WORDS[name]}", "Rename"
                 )
             yield from self._parameter(("parameters", name), parameter)
         for index, name in enumerate(self.manifest.required):
@@ -268,9 +311,9 @@ class _Check:
 
     # -- templates --------------------------------------------------------------------------
 
-    def _argv(self) -> Iterator[Problem]:
+    def _argv(self, start: Path = ("argv",)) -> Iterator[Problem]:
         for index, entry in enumerate(self.manifest.argv):
-            path: Path = ("argv", index)
+            path: Path = (*start, index)
             if isinstance(entry, str):
                 yield from self._template(path, entry)
             elif isinstance(entry, tuple):
@@ -395,6 +438,8 @@ class _Check:
         if files:
             names |= {f"files.{name}" for name in self.manifest.files}
             names |= {f"secrets.{name}" for name in self.manifest.secrets}
+            if self.manifest.idempotency is not None:
+                names.add(IDEMPOTENCY_KEY)
         return names
 
     def _is_list(self, name: str) -> bool:
@@ -404,6 +449,8 @@ class _Check:
         return parameter is not None and parameter.type == "array"
 
     def _is_certain(self, name: str) -> bool:
+        if name == IDEMPOTENCY_KEY:
+            return True
         if name.startswith("files."):
             return self.manifest.files[name.removeprefix("files.")].required
         if name.startswith("secrets."):
@@ -478,7 +525,7 @@ class _Check:
                         (*path, "source", "command"), "no command", "Name a program"
                     )
 
-    # -- capabilities, outcomes, reverse ------------------------------------------------------
+    # -- capabilities, outcomes ---------------------------------------------------------------
 
     def _capabilities(self) -> Iterator[Problem]:
         for index, use in enumerate(self.manifest.capabilities):
@@ -489,10 +536,10 @@ class _Check:
                     did_you_mean(use.name, self.capabilities),
                 )
 
-    def _outcomes(self) -> Iterator[Problem]:
+    def _outcomes(self, start: Path = ("outcomes",)) -> Iterator[Problem]:
         taken = {row.code for row in TABLE} | set(outcomes.OWN_CODES)
         for index, outcome in enumerate(self.manifest.outcomes):
-            path: Path = ("outcomes", index)
+            path: Path = (*start, index)
             yield from self._outcome(path, outcome)
             if outcome.code in taken:
                 yield self._problem(
@@ -502,22 +549,7 @@ class _Check:
                 )
 
     def _outcome(self, path: Path, outcome: Outcome) -> Iterator[Problem]:
-        when = outcome.when
-        if when == Condition():
-            yield self._problem(
-                (*path, "when"), "a condition that always holds", "Say which exit or output"
-            )
-        exits = (when.exit,) if isinstance(when.exit, int) else when.exit or ()
-        if any(not 0 <= code <= 128 for code in exits):
-            yield self._problem(
-                (*path, "when", "exit"),
-                f"{when.exit} is no exit code that a command gives by itself",
-                "Use 0 to 128; above, a shell or a sandbox says that a signal ended it",
-            )
-        for stream in ("stdout", "stderr"):
-            pattern = getattr(when, stream)
-            if pattern is not None:
-                yield from self._regex((*path, "when", stream), pattern)
+        yield from self._condition((*path, "when"), outcome.when)
         if outcome.status == "delivered" and outcome.code is not None:
             yield self._problem((*path, "code"), "a code for a delivery", "Remove it")
         if outcome.status != "delivered" and outcome.code is None:
@@ -526,6 +558,21 @@ class _Check:
             extract = getattr(outcome, key)
             if extract is not None:
                 yield from self._extract((*path, key), extract)
+
+    def _condition(self, path: Path, when: Condition) -> Iterator[Problem]:
+        if when == Condition():
+            yield self._problem(path, "a condition that always holds", "Say which exit or output")
+        exits = (when.exit,) if isinstance(when.exit, int) else when.exit or ()
+        if any(not 0 <= code <= 128 for code in exits):
+            yield self._problem(
+                (*path, "exit"),
+                f"{when.exit} is no exit code that a command gives by itself",
+                "Use 0 to 128; above, a shell or a sandbox says that a signal ended it",
+            )
+        for stream in ("stdout", "stderr"):
+            pattern = getattr(when, stream)
+            if pattern is not None:
+                yield from self._regex((*path, stream), pattern)
 
     def _extract(self, path: Path, extract: Extract) -> Iterator[Problem]:
         given = [one for one in (extract.stdout, extract.stderr, extract.json) if one is not None]
@@ -545,6 +592,27 @@ class _Check:
             found = str(bad) or type(bad).__name__
             yield self._problem(path, f"not a regular expression: {found}", "Correct it")
 
+    # -- look-ups -----------------------------------------------------------------------------
+
+    def _lookups(self) -> Iterator[Problem]:
+        lookup, preflight = self.manifest.preflight, preflight_of(self.manifest)
+        if lookup is not None and preflight is not None:
+            yield from self._side_command("preflight", preflight)
+            yield from self._condition(("preflight", "when"), lookup.when)
+            for name, extract in lookup.finds.items():
+                yield from self._extract(("preflight", "finds", name), extract)
+        if (verify := verify_of(self.manifest)) is not None:
+            yield from self._side_command("verify", verify)
+            yield from replace(self, manifest=verify)._outcomes(("verify", "outcomes"))
+
+    def _side_command(self, key: str, manifest: Manifest) -> Iterator[Problem]:
+        """Check a command beside the tool's own, as a tool of its own."""
+        check = replace(self, manifest=manifest)
+        yield from check._command((key, "command"))
+        yield from check._argv((key, "argv"))
+
+    # -- limits, reverse ----------------------------------------------------------------------
+
     def _limits(self) -> Iterator[Problem]:
         limits = self.manifest.limits
         for key in ("deadline", "memory", "cpu"):
@@ -562,6 +630,14 @@ class _Check:
             yield self._problem(
                 ("reverse",), "a way back, but not revertible", "Say `revertible: true`"
             )
+
+
+def _names_a_file(text: str) -> bool:
+    try:
+        named = template.references(template.parse(text))
+    except ValueError:
+        return False  # told elsewhere
+    return any(reference.kind == "files" for reference in named)
 
 
 def _is_unset(value: Any) -> bool:

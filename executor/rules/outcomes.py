@@ -9,7 +9,7 @@ from typing import Any, Literal
 import msgspec
 
 from executor.finished import Finished, Output, printable
-from executor.manifest import Condition, Extract, Manifest, Outcome
+from executor.manifest import Condition, Extract, Lookup, Manifest, Outcome
 from executor.refusal import Recovery, Stage
 
 Status = Literal["delivered", "undelivered", "unresolved"]
@@ -18,7 +18,9 @@ MAX_EXTRACT = 500
 SIGNAL_EXITS = range(129, 193)
 """128 + n: a shell says so that signal n ended what it ran, and bwrap does of its command."""
 
-PROVES_NOTHING_RAN = frozenset({"CANCELLED", "SANDBOX_FAILED", "SPAWN_FAILED"})
+PROVES_NOTHING_RAN = frozenset(
+    {"CANCELLED", "FAULT_BEFORE_START", "SANDBOX_FAILED", "SPAWN_FAILED"}
+)
 """Our own codes that release. Beside them only what a manifest declares undelivered does."""
 SETTLED_BY_THE_SPAWN = PROVES_NOTHING_RAN | {
     "CANCELLED_WHILE_RUNNING",
@@ -30,6 +32,9 @@ OWN_CODES = PROVES_NOTHING_RAN | {
     "CANCELLED_WHILE_RUNNING",
     "COMMAND_KILLED",
     "EXECUTOR_FAULT",
+    "EXECUTOR_GONE",
+    "EXECUTOR_GONE_BEFORE_START",
+    "LATE_RESULT",
     "OUTCOME_CONFLICT",
     "OUTCOME_UNKNOWN",
     "OUTPUT_LOST",
@@ -95,6 +100,42 @@ def unknown(code: str, because: str) -> Verdict:
 def cancelled_before_start() -> Verdict:
     """Give the verdict of a run that was given up before anything was started."""
     return _nothing_ran("CANCELLED", "It was given up before the command started.")
+
+
+def fault_before_start(fault: BaseException) -> Verdict:
+    """Give the verdict of a run that a fault of ours, or an interrupt, ended before its start."""
+    return _nothing_ran(
+        "FAULT_BEFORE_START", f"The executor was cut short ({type(fault).__name__})."
+    )
+
+
+def fault_after_dispatch(fault: BaseException) -> Verdict:
+    """Give the verdict of a run that a fault of ours cut off from its outcome."""
+    return unknown("EXECUTOR_FAULT", f"The executor itself failed ({type(fault).__name__}).")
+
+
+def found(lookup: Lookup, finished: Finished) -> dict[str, list[str]] | None:
+    """Give what a look-up found, each name with a list of texts, or nothing when it failed."""
+    if finished.end != "exited" or not _holds(lookup.when, finished):
+        return None
+    if finished.stdout.truncated or finished.stderr.truncated:
+        return None
+    return {
+        name: [printable(str(place)).strip() for place in _every(extract, finished)]
+        for name, extract in lookup.finds.items()
+    }
+
+
+def not_found(lookup: Lookup, finished: Finished) -> str:
+    """Say why a look-up counts as failed."""
+    if finished.end != "exited":
+        return _facts(f"It ended as {finished.end}", finished)
+    if finished.exit is not None and _holds(lookup.when, finished):
+        return "It said more than was kept of it."
+    said = printable(finished.stderr.text or finished.stdout.text).strip().splitlines()
+    return (
+        f"It exited with {finished.exit}{f' and said: {said[-1][:MAX_EXTRACT]}' if said else ''}."
+    )
 
 
 def not_recorded(verdict: Verdict, why: str) -> Verdict:
@@ -229,6 +270,14 @@ def _places(extract: Extract, finished: Finished) -> Iterator[Any]:
         if pattern is not None:
             for match in re.finditer(pattern, output.text):
                 yield match[1] if match.re.groups else match[0]
+
+
+def _every(extract: Extract, finished: Finished) -> Iterator[Any]:
+    for place in _places(extract, finished):
+        if isinstance(place, list):
+            yield from (item for item in place if isinstance(item, str | int | float))
+        elif isinstance(place, str | int | float):
+            yield place
 
 
 def _json(output: Output) -> Any:

@@ -6,8 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-import rfc8785
-
+from executor.receipt import encode
 from executor.refusal import Unverified
 
 ROOM_BYTES = 64 * 1024
@@ -24,6 +23,10 @@ class Receipts:
     def path(self, name: str) -> Path:
         """Give where a receipt lies."""
         return self._directory / f"{name}.json"
+
+    def any(self) -> bool:
+        """Say whether any receipt is there."""
+        return any(self._directory.glob("*.json"))
 
     def reserve(self, name: str) -> "Room":
         """Take the room for a receipt, so that a full disk is found out before anything runs.
@@ -67,7 +70,7 @@ class Receipts:
         """
         with room or self.reserve(name) as taken:
             try:
-                content = rfc8785.dumps(statement) + b"\n"
+                content = encode(statement)
                 if os.write(taken.descriptor, content) != len(content):
                     raise OSError(0, "it was cut short")
                 os.ftruncate(taken.descriptor, len(content))

@@ -189,4 +189,4 @@ def _reporting_action(level: IsolationLevel, commands: Commands) -> FrozenAction
         secrets=(),
     )
     env = spawning.environment({})
-    return FrozenAction(admitted, (), env, digest(admitted, (), env))
+    return FrozenAction(admitted, (), env, digest(admitted, (), env), fingerprint="", key="")

@@ -1,0 +1,486 @@
+"""Database: one SQLite file that is sound, or refused; one transaction for many jobs.
+
+Beside it lies ``store``: the lock across processes, and a witness of which database belongs here
+and how many commits it has seen. A database that is gone, is another, or is an older copy of itself
+is found out by it; none is ever started afresh in its place.
+"""
+
+import contextlib
+import ctypes
+import fcntl
+import os
+import random
+import stat
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Generic, TypeVar, cast
+
+import apsw
+
+from executor.refusal import Refused, Unverified
+from executor.rules import stores
+
+T = TypeVar("T")
+
+APPLICATION_ID = 0x5EA1ED01
+PATIENCE_S = 10.0
+"""Seconds that a transaction waits for another process's before it gives up."""
+_FIRST_PAUSE_S = 0.0001
+_LONGEST_PAUSE_S = 0.004
+SMALL_PAGES = 4096
+"""A database of up to so many pages is checked whole when it is opened; a larger one by doctor."""
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+class Session:
+    """One transaction, for the statements of a job. Every value goes in by name."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._connection = connection
+
+    def rows(self, statement: str, /, **values: Any) -> list[tuple[Any, ...]]:
+        """Run a statement and give its rows."""
+        return list(self._connection.execute(statement, values))
+
+    def run(self, statement: str, /, **values: Any) -> None:
+        """Run a statement that gives no rows."""
+        self._connection.execute(statement, values)
+
+
+@dataclass(slots=True)
+class Job(Generic[T]):
+    """Work for a transaction: all of it is in the commit, or none of it."""
+
+    work: Callable[[Session], T]
+    value: T | None = None
+    failed: Exception | None = None
+
+    def result(self) -> T:
+        """Give what the work gave, once it is durable.
+
+        Raises:
+            Exception: what it raised, or why it could not be made durable.
+        """
+        if self.failed is not None:
+            raise self.failed
+        return cast(T, self.value)
+
+
+class Database:
+    """An open database. Get one from `open_database`."""
+
+    def __init__(self, path: Path, witness: int, connection: apsw.Connection) -> None:
+        self.path = path
+        self._witness = witness
+        self._writing = connection
+        self._identity = _identity(path)
+        self.id = _store(path, connection)[0]
+
+    # -- one transaction for many jobs ------------------------------------------------------------
+
+    def commit(self, jobs: Sequence[Job[Any]]) -> None:
+        """Do all jobs in one transaction, and make it durable before any of them has an end.
+
+        Nothing is raised: each job has its value or its failure.
+        """
+        try:
+            with self._turn():
+                self._transact(jobs)
+        except (apsw.Error, OSError, Unverified) as failed:
+            fault = failed if isinstance(failed, Unverified) else _unavailable(failed)
+            for job in jobs:
+                job.failed = job.failed or fault
+
+    def _transact(self, jobs: Sequence[Job[Any]]) -> None:
+        connection = self._writing
+        if _identity(self.path) != self._identity:
+            raise unsound(f"{self.path} was removed or replaced while it was in use.")
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            commits = self._check_witness()
+            before = connection.total_changes()
+            for job in jobs:
+                self._do(job)
+            if connection.total_changes() == before:
+                connection.execute("ROLLBACK")
+                return
+            connection.execute("UPDATE store SET commits = :commits", {"commits": commits + 1})
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+        self._bear_witness(commits + 1)
+
+    def _do(self, job: Job[Any]) -> None:
+        connection = self._writing
+        connection.execute("SAVEPOINT job")
+        try:
+            job.value = job.work(Session(connection))
+        except (apsw.Error, OSError):
+            raise  # the store's own fault, and so every job's
+        except Exception as failed:
+            job.failed = failed
+            connection.execute("ROLLBACK TO job")
+        connection.execute("RELEASE job")
+
+    def read(self, look: Callable[[Session], T]) -> T:
+        """Look at what is committed, beside any writer.
+
+        Raises:
+            Unverified: ``ledger.sound-store``.
+        """
+        try:
+            connection = apsw.Connection(str(self.path), flags=apsw.SQLITE_OPEN_READONLY)
+            try:
+                connection.set_busy_timeout(int(PATIENCE_S * 1000))
+                connection.execute("BEGIN")
+                return look(Session(connection))
+            finally:
+                connection.close()
+        except apsw.Error as failed:
+            raise _unavailable(failed) from failed
+
+    def check(self) -> str | None:
+        """Read all of it, and say what is wrong with it, if anything."""
+
+        def look(session: Session) -> str | None:
+            found = [str(row[0]) for row in session.rows("PRAGMA integrity_check(3)")]
+            return None if found == ["ok"] else "; ".join(found)
+
+        return self.read(look)
+
+    @property
+    def journal(self) -> str:
+        """Name the journal mode in use: ``wal`` or ``persist``."""
+        return _journal(self._writing)
+
+    @property
+    def sqlite_version(self) -> str:
+        """Name the SQLite in use."""
+        return str(apsw.sqlite_lib_version())
+
+    def close(self) -> None:
+        """Give it back."""
+        self._writing.close()
+        os.close(self._witness)
+
+    # -- the witness ------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _turn(self) -> Iterator[None]:
+        _lock(self._witness)
+        try:
+            yield
+        finally:
+            fcntl.flock(self._witness, fcntl.LOCK_UN)
+
+    def _check_witness(self) -> int:
+        found, commits = _store(self.path, self._writing)
+        witnessed = _read_witness(self._witness)
+        if witnessed is None:
+            raise unsound(f"{self.path.with_name('store')} was emptied while it was in use.")
+        if found != witnessed[0] or found != self.id:
+            raise unsound(f"{self.path} is the ledger of another state directory.")
+        if commits < witnessed[1]:
+            raise unsound(
+                f"{self.path} is older than it should be: it has seen {commits} commits of "
+                f"{witnessed[1]}. It was put back from a copy, or its -wal file was removed."
+            )
+        return commits
+
+    def _bear_witness(self, commits: int) -> None:
+        _write_witness(self._witness, self.id, commits)
+
+
+# -- opening --------------------------------------------------------------------------------------
+
+
+def open_database(directory: Path, *, used_before: bool) -> Database:
+    """Open the database of a state directory; make one only where there never was any.
+
+    Args:
+        directory: private, of mode 0700.
+        used_before: something else shows that this state directory has had a ledger.
+    Raises:
+        Unverified: ``ledger.sound-store``.
+    """
+    path = directory / "ledger.db"
+    try:
+        _check_ground(directory)
+        witness = os.open(
+            directory / "store", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
+        )
+        try:
+            _lock(witness)
+            for name in (
+                "store",
+                "ledger.db",
+                "ledger.db-wal",
+                "ledger.db-shm",
+                "ledger.db-journal",
+            ):
+                _check_file(directory / name)
+            database = _open(path, witness, used_before=used_before)
+            fcntl.flock(witness, fcntl.LOCK_UN)
+        except BaseException:
+            os.close(witness)
+            raise
+    except (apsw.Error, OSError) as failed:
+        raise _unavailable(failed) from failed
+    return database
+
+
+def _open(path: Path, witness: int, *, used_before: bool) -> Database:
+    witnessed = _read_witness(witness)
+    size = path.stat().st_size if path.exists() else None
+    if not size:
+        if witnessed is not None or used_before or size == 0:
+            what = "is empty" if size == 0 else "is gone"
+            raise unsound(f"{path} {what}, and this state directory has been used before.")
+        _create(path)
+    connection = _connect(path, apsw.SQLITE_OPEN_READWRITE)
+    try:
+        _check_content(path, connection)
+        database = Database(path, witness, connection)
+        if witnessed is None:
+            _write_witness(witness, *_store(path, connection))
+            os.fsync(witness)
+        database._check_witness()
+        _sync_directory(path.parent)
+    except BaseException:
+        connection.close()
+        raise
+    return database
+
+
+def _create(path: Path) -> None:
+    """Make a whole database under another name first: one that is there is complete."""
+    unfinished = path.with_name("ledger.new")
+    for left in path.parent.glob("ledger.new*"):
+        left.unlink()
+    os.close(os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    connection = apsw.Connection(str(unfinished), flags=apsw.SQLITE_OPEN_READWRITE)
+    try:
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute("PRAGMA synchronous = EXTRA")
+        _migrate(connection, 0)
+        connection.execute(
+            "INSERT INTO store (id, commits) VALUES (:id, 0)", {"id": os.urandom(16).hex()}
+        )
+    finally:
+        connection.close()
+    unfinished.rename(path)
+    _sync_directory(path.parent)
+
+
+def _connect(path: Path, flags: int) -> apsw.Connection:
+    connection = apsw.Connection(str(path), flags=flags | apsw.SQLITE_OPEN_NOFOLLOW)
+    connection.set_busy_timeout(int(PATIENCE_S * 1000))
+    wanted = "wal" if stores.has_wal_reset_fix(_sqlite_version()) else "persist"
+    connection.execute(f"PRAGMA journal_mode = {wanted}")
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA cell_size_check = ON")
+    connection.execute("PRAGMA trusted_schema = OFF")
+    found = _journal(connection)
+    if found != wanted:
+        raise unsound(
+            f"{path} is in journal mode {found} and cannot be put into {wanted}, which this SQLite "
+            f"({apsw.sqlite_lib_version()}) needs: another program has it open."
+        )
+    return connection
+
+
+def _check_content(path: Path, connection: apsw.Connection) -> None:
+    """Refuse what is no ledger of ours, is damaged, or is of a later version."""
+    application = _number(connection, "application_id")
+    if application != APPLICATION_ID:
+        raise unsound(f"{path} is no ledger of sealed-executor (application id {application}).")
+    version, newest = _number(connection, "user_version"), len(_migrations())
+    if version > newest:
+        raise unsound(
+            f"{path} has schema version {version}; this program knows them up to {newest}."
+        )
+    size = path.stat().st_size
+    pages, page = _number(connection, "page_count"), _number(connection, "page_size")
+    wal = path.with_name("ledger.db-wal")
+    if size < pages * page and not (wal.exists() and wal.stat().st_size):
+        raise unsound(f"{path} is cut short: it has {size} bytes of {pages * page}.")
+    if pages <= SMALL_PAGES:
+        found = [str(row[0]) for row in connection.execute("PRAGMA integrity_check(1)")]
+        if found != ["ok"]:
+            raise unsound(f"{path} is damaged: {found[0]}.")
+    _migrate(connection, version)
+    if _schema(connection) != _expected_schema():
+        raise unsound(f"{path} has tables that are not those of a ledger.")
+
+
+def _migrate(connection: apsw.Connection, version: int) -> None:
+    for number, script in enumerate(_migrations()[version:], version + 1):
+        with connection:
+            connection.execute(script)
+            connection.execute(f"PRAGMA user_version = {number}")
+
+
+def _migrations() -> list[str]:
+    scripts = files("executor.store").joinpath("migrations").iterdir()
+    return [one.read_text() for one in sorted(scripts, key=lambda one: one.name)]
+
+
+def _expected_schema() -> list[tuple[Any, ...]]:
+    model = apsw.Connection(":memory:")
+    try:
+        _migrate(model, 0)
+        return _schema(model)
+    finally:
+        model.close()
+
+
+def _schema(connection: apsw.Connection) -> list[tuple[Any, ...]]:
+    return connection.execute(
+        "SELECT type, name, sql FROM sqlite_schema WHERE name NOT LIKE 'sqlite_%' ORDER BY name"
+    ).fetchall()
+
+
+def _store(path: Path, connection: apsw.Connection) -> tuple[str, int]:
+    """Give which store this is, and how many commits it has seen."""
+    rows = connection.execute("SELECT id, commits FROM store").fetchall()
+    if len(rows) != 1:
+        raise unsound(f"{path} does not say which store it is.")
+    return str(rows[0][0]), int(str(rows[0][1]))
+
+
+def _number(connection: apsw.Connection, pragma: str) -> int:
+    return int(str(connection.execute(f"PRAGMA {pragma}").fetchall()[0][0]))
+
+
+def _journal(connection: apsw.Connection) -> str:
+    return str(connection.execute("PRAGMA journal_mode").fetchall()[0][0])
+
+
+def _sqlite_version() -> stores.Version:
+    major, minor, patch = (int(part) for part in apsw.sqlite_lib_version().split(".")[:3])
+    return major, minor, patch
+
+
+# -- files ----------------------------------------------------------------------------------------
+
+
+def _check_ground(directory: Path) -> None:
+    magic = _file_system_magic(directory)
+    if stores.file_system(magic) is None:
+        raise unsound(
+            f"{directory} lies on a file system whose locks and syncs cannot be relied on (statfs "
+            f"says {magic:#x}): a network's, one in user space, or one that is not known."
+        )
+
+
+def _file_system_magic(directory: Path) -> int:
+    """Give ``f_type`` of statfs(2), its first word; `os.statvfs` leaves it out."""
+    facts = (ctypes.c_long * 64)()
+    if _LIBC.statfs(os.fsencode(directory), facts) != 0:
+        error = ctypes.get_errno()
+        raise OSError(error, os.strerror(error))
+    return int(facts[0]) & 0xFFFFFFFF
+
+
+def _check_file(path: Path) -> None:
+    try:
+        # Never open it here: closing any descriptor of a database drops SQLite's locks on it.
+        facts = path.lstat()
+    except FileNotFoundError:
+        return
+    if not stat.S_ISREG(facts.st_mode):
+        raise unsound(f"{path} is no regular file.")
+    if not stores.is_private(facts.st_mode, facts.st_uid, os.geteuid()):
+        raise unsound(
+            f"{path} can be changed by others: it belongs to user {facts.st_uid} and has mode "
+            f"{stat.S_IMODE(facts.st_mode):04o}."
+        )
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        facts = path.lstat()
+    except FileNotFoundError:
+        return None
+    return facts.st_dev, facts.st_ino
+
+
+def _lock(descriptor: int) -> None:
+    """Take the lock, or give up after a time: its holder may have been stopped."""
+    end = time.monotonic() + PATIENCE_S
+    pause = _FIRST_PAUSE_S
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > end:
+                raise Unverified(
+                    "ledger.full-disk",
+                    "STORE_UNAVAILABLE",
+                    because=f"Another process has been writing to the ledger for {PATIENCE_S:.0f} "
+                    "seconds, and may have been stopped.",
+                    todo="Let it go on, or end it; then ask again.",
+                ) from None
+            time.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311 - so that not all ask at once
+            pause = min(pause * 2, _LONGEST_PAUSE_S)
+        else:
+            return
+
+
+def _read_witness(descriptor: int) -> tuple[str, int] | None:
+    text = os.pread(descriptor, 100, 0).decode("ascii", "replace")
+    if not text:
+        return None
+    try:
+        kind, identity, commits = text.split()
+        if kind != "sealed-executor":
+            raise ValueError
+        return identity, int(commits)
+    except ValueError:
+        raise unsound("The file `store` of the state directory is damaged.") from None
+
+
+def _write_witness(descriptor: int, identity: str, commits: int) -> None:
+    """Write it in place, all of one length, and unsynced: it may lag behind, never run ahead."""
+    os.pwrite(descriptor, f"sealed-executor {identity} {commits:020d}\n".encode(), 0)
+
+
+def _sync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+# -- errors ---------------------------------------------------------------------------------------
+
+
+def unsound(because: str) -> Unverified:
+    """Give the refusal of a store that cannot be relied on."""
+    return Unverified(
+        "ledger.sound-store",
+        "STORE_UNAVAILABLE",
+        because=because,
+        todo="Nothing was repaired, and nothing runs. Put the ledger back as it was (ledger.db and "
+        "ledger.db-wal), on a local disk and for this user alone; or begin a new state directory, "
+        "which knows nothing of what was delivered before.",
+    )
+
+
+def _unavailable(failed: Exception) -> Refused:
+    if isinstance(failed, apsw.CorruptError | apsw.NotADBError | apsw.FormatError | apsw.SQLError):
+        return unsound(f"The ledger is damaged: {failed}.")
+    found = getattr(failed, "strerror", None) or str(failed) or type(failed).__name__
+    return Unverified(
+        "ledger.full-disk",
+        "STORE_UNAVAILABLE",
+        because=f"The ledger could not be made durable: {found}.",
+        todo="Make room on the disk of the state directory, and make sure that nothing else keeps "
+        "ledger.db locked; then ask again.",
+    )

@@ -1,0 +1,54 @@
+-- The ledger. Written so that PostgreSQL reads it too.
+CREATE TABLE attempts (
+    number         INTEGER PRIMARY KEY,
+    id             TEXT   NOT NULL UNIQUE,
+    fingerprint    TEXT   NOT NULL,
+    state          TEXT   NOT NULL
+                   CHECK (state IN ('reserved', 'dispatching', 'delivered', 'released', 'unresolved')),
+    account        TEXT   NOT NULL,
+    tool           TEXT   NOT NULL,
+    action         TEXT   NOT NULL,
+    idempotency    TEXT   NOT NULL,
+    beside         TEXT,
+    resend         INTEGER NOT NULL,
+    window_ms      BIGINT NOT NULL,
+    owner          TEXT   NOT NULL,
+    claimed        TEXT   NOT NULL,
+    dispatched     TEXT,
+    settled        TEXT,
+    decided_by     TEXT,
+    code           TEXT,
+    because        TEXT,
+    result_id      TEXT,
+    alarm          TEXT
+);
+CREATE INDEX attempts_by_fingerprint ON attempts (fingerprint);
+CREATE INDEX attempts_open ON attempts (state) WHERE state IN ('reserved', 'dispatching', 'unresolved');
+
+-- What was said about an attempt beside its state.
+CREATE TABLE notes (
+    attempt        TEXT   NOT NULL,
+    at             TEXT   NOT NULL,
+    kind           TEXT   NOT NULL,
+    said_by        TEXT   NOT NULL,
+    said           TEXT   NOT NULL
+);
+CREATE INDEX notes_by_attempt ON notes (attempt);
+
+-- Receipts on their way to their files: the outbox of a killed executor is emptied by the next one.
+CREATE TABLE drafts (
+    attempt        TEXT   PRIMARY KEY,
+    statement      TEXT   NOT NULL
+);
+
+-- What a `verify` command of a manifest is asked about: the parameters, as they were checked.
+CREATE TABLE questions (
+    attempt        TEXT   PRIMARY KEY,
+    parameters     TEXT   NOT NULL
+);
+
+-- One row: which store this is, and how many commits it has seen.
+CREATE TABLE store (
+    id             TEXT   NOT NULL,
+    commits        BIGINT NOT NULL
+);

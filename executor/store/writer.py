@@ -1,0 +1,91 @@
+"""Writer: tasks that write at the same time share one commit; each waits until it is durable."""
+
+import signal
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import trio
+
+from executor.refusal import Unverified
+from executor.store.database import Database, Job, Session
+
+T = TypeVar("T")
+
+
+class Writer:
+    """The one writer of a process. Whoever finds nobody writing writes for all that wait."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._waiting: list[_Waiting] = []
+        self._owed: list[Job[Any]] = []
+        self._led = False
+
+    @trio.lowlevel.enable_ki_protection
+    async def write(self, work: Callable[[Session], T]) -> T:
+        """Do some work in a transaction; return once it is durable.
+
+        It cannot be cancelled or interrupted: the time is bounded by the store's own patience, and
+        what comes of it must be known.
+
+        Raises:
+            Refused: the work's own, or ``ledger.full-disk`` or ``ledger.sound-store``: none of it
+                counts then.
+        """
+        job = Job(work)
+        waiting = _Waiting(job)
+        self._waiting.append(waiting)
+        with trio.CancelScope(shield=True):
+            if self._led:
+                await waiting.until_called()
+            if not waiting.done:
+                await self._lead()
+        return job.result()
+
+    def owe(self, work: Callable[[Session], Any]) -> None:
+        """Let some work ride with the next transaction that succeeds, or with `pay`."""
+        self._owed.append(Job(work))
+
+    async def pay(self) -> None:
+        """Do what is still owed."""
+        if self._owed:
+            await self.write(lambda _: None)
+
+    async def _lead(self) -> None:
+        self._led = True
+        batch, self._waiting = self._waiting, []
+        owed = list(self._owed)
+        jobs = [*owed, *(waiting.job for waiting in batch)]
+        try:
+            await trio.to_thread.run_sync(self._database.commit, jobs)
+        finally:
+            for job in owed:
+                if isinstance(job.failed, Unverified):
+                    job.failed = None  # the store's fault: it is still owed
+                else:
+                    self._owed.remove(job)
+            for waiting in batch:
+                waiting.done = True
+                waiting.called.set()
+            if self._waiting:
+                self._waiting[0].called.set()  # it is not done: it leads
+            else:
+                self._led = False
+
+
+class _Waiting:
+    def __init__(self, job: Job[Any]) -> None:
+        self.job = job
+        self.done = False
+        self.called = trio.Event()
+
+    async def until_called(self) -> None:
+        """Wait; an interrupt (Ctrl-C) comes again afterwards."""
+        interrupted = False
+        while not self.called.is_set():
+            try:
+                await self.called.wait()
+            except KeyboardInterrupt:
+                interrupted = True
+        if interrupted and callable(signal.getsignal(signal.SIGINT)):
+            trio.lowlevel.current_trio_token().run_sync_soon(signal.raise_signal, signal.SIGINT)
