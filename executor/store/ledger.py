@@ -27,7 +27,11 @@ _SELECT = """SELECT number, id, fingerprint, state, account, tool, action, idemp
     """
 _BY_ID = _SELECT + "WHERE id = :id"
 _BY_FINGERPRINT = _SELECT + "WHERE fingerprint = :fingerprint ORDER BY number"
-_OPEN = _SELECT + "WHERE state IN ('reserved', 'dispatching', 'unresolved') ORDER BY number"
+_UNFINISHED = (
+    _SELECT
+    + """WHERE state IN ('reserved', 'dispatching', 'unresolved') OR draft IS NOT NULL
+    ORDER BY number"""
+)
 _SETTLED_AFTER = (
     _SELECT
     + """WHERE number > :after AND state IN ('delivered', 'released')
@@ -43,27 +47,23 @@ _LIST = (
 )
 _ADD = """INSERT INTO attempts (id, fingerprint, state, account, tool, action, idempotency, beside,
         resend, window_ms, owner, claimed, dispatched, settled, decided_by, code, because,
-        result_id, alarm)
+        result_id, alarm, draft, question)
     VALUES (:id, :fingerprint, :state, :account, :tool, :action, :idempotency, :beside, :resend,
         :window_ms, :owner, :claimed, :dispatched, :settled, :decided_by, :code, :because,
-        :result_id, :alarm)"""
-_CHANGE = """UPDATE attempts SET state = :state, dispatched = :dispatched, settled = :settled,
+        :result_id, :alarm, :draft, :question)"""
+_CHANGES = """UPDATE attempts SET state = :state, dispatched = :dispatched, settled = :settled,
         decided_by = :decided_by, code = :code, because = :because, result_id = :result_id,
-        alarm = :alarm
-    WHERE id = :id"""
+        alarm = :alarm"""
+_CHANGE = _CHANGES + " WHERE id = :id"
+_SETTLE = _CHANGES + ", draft = :draft WHERE id = :id"
 _REMOVE = "DELETE FROM attempts WHERE id = :id"
 _NOTES = "SELECT attempt, at, kind, said_by, said FROM notes WHERE attempt = :attempt ORDER BY at"
 _ADD_NOTE = """INSERT INTO notes (attempt, at, kind, said_by, said)
     VALUES (:attempt, :at, :kind, :said_by, :said)"""
 _REMOVE_NOTES = "DELETE FROM notes WHERE attempt = :attempt"
-_PUT_DRAFT = """INSERT INTO drafts (attempt, statement) VALUES (:attempt, :statement)
-    ON CONFLICT (attempt) DO UPDATE SET statement = :statement"""
-_DRAFT = "SELECT statement FROM drafts WHERE attempt = :attempt"
-_DRAFTS = "SELECT attempt, statement FROM drafts ORDER BY attempt"
-_REMOVE_DRAFT = "DELETE FROM drafts WHERE attempt = :attempt"
-_ADD_QUESTION = "INSERT INTO questions (attempt, parameters) VALUES (:attempt, :parameters)"
-_QUESTION = "SELECT parameters FROM questions WHERE attempt = :attempt"
-_REMOVE_QUESTION = "DELETE FROM questions WHERE attempt = :attempt"
+_PUT_DRAFT = "UPDATE attempts SET draft = :draft WHERE id = :id"
+_DRAFT = "SELECT draft FROM attempts WHERE id = :id"
+_QUESTION = "SELECT question FROM attempts WHERE id = :id"
 _COUNT = "SELECT state, COUNT(*) FROM attempts GROUP BY state"
 
 Redraft = Callable[[bytes, Attempt], bytes]
@@ -108,10 +108,8 @@ class Ledger:
                 for attempt in _attempts(session, _BY_FINGERPRINT, fingerprint=wanted.fingerprint)
             ]
             reserved = rules.claim(wanted, earlier, terms, now)
-            session.run(_ADD, **_values(reserved))
-            session.run(_PUT_DRAFT, attempt=reserved.id, statement=draft.decode())
-            if question is not None:
-                session.run(_ADD_QUESTION, attempt=reserved.id, parameters=question.decode())
+            asked = None if question is None else question.decode()
+            session.run(_ADD, **_values(reserved), draft=draft.decode(), question=asked)
             return reserved
 
         try:
@@ -163,7 +161,7 @@ class Ledger:
 
     def recorded(self, name: str) -> None:
         """Say that an attempt's receipt lies in its file; that need not be durable by itself."""
-        self.writer.owe(lambda session: session.run(_REMOVE_DRAFT, attempt=name))
+        self.writer.owe(lambda session: session.run(_PUT_DRAFT, id=name, draft=None))
 
     # -- recovery ---------------------------------------------------------------------------------
 
@@ -171,11 +169,11 @@ class Ledger:
         """Settle every attempt whose executor is gone; give those attempts."""
 
         def work(session: Session) -> list[Attempt]:
-            found = _attempts(session, _OPEN)
+            found = _attempts(session, _UNFINISHED)
             settled = [self._recover(session, attempt, now) for attempt in found]
             return [after for before, after in zip(found, settled, strict=True) if after != before]
 
-        if not self.database.read(lambda session: _attempts(session, _OPEN)):
+        if not any(one.state in ("reserved", "dispatching") for one in self.unsettled()):
             return []  # nothing to write, so nobody to wait for
         return await self.writer.write(work)
 
@@ -183,11 +181,10 @@ class Ledger:
         """Give the receipts that nobody is left to write: attempt, and statement."""
 
         def look(session: Session) -> Iterator[tuple[str, bytes]]:
-            for name, statement in session.rows(_DRAFTS):
-                attempt = _attempt(session, str(name))
-                ended = attempt is None or attempt.settled is not None
-                if ended and (attempt is None or self.gone(attempt.owner)):
-                    yield str(name), str(statement).encode()
+            for attempt in _attempts(session, _UNFINISHED):
+                draft = _draft(session, attempt.id)
+                if draft is not None and attempt.settled is not None and self.gone(attempt.owner):
+                    yield attempt.id, draft
 
         return self.database.read(lambda session: list(look(session)))
 
@@ -253,7 +250,8 @@ class Ledger:
 
     def unsettled(self) -> list[Attempt]:
         """Give what is reserved, dispatching or unresolved."""
-        return self.database.read(lambda session: _attempts(session, _OPEN))
+        found = self.database.read(lambda session: _attempts(session, _UNFINISHED))
+        return [attempt for attempt in found if attempt.state not in ("delivered", "released")]
 
     def newest(
         self,
@@ -282,8 +280,8 @@ class Ledger:
 
     def question(self, name: str) -> bytes | None:
         """Give the parameters that an attempt's `verify` command is asked about."""
-        rows = self.database.read(lambda session: session.rows(_QUESTION, attempt=name))
-        return str(rows[0][0]).encode() if rows else None
+        rows = self.database.read(lambda session: session.rows(_QUESTION, id=name))
+        return str(rows[0][0]).encode() if rows and rows[0][0] is not None else None
 
     def counts(self) -> dict[str, int]:
         """Count the attempts by state."""
@@ -299,9 +297,8 @@ class Ledger:
             _put_note(
                 session, Note(attempt.id, now.at, "recovered", "recovery", after.because or "")
             )
-            for (draft,) in session.rows(_DRAFT, attempt=attempt.id):
-                text = self.redraft(str(draft).encode(), after).decode()
-                session.run(_PUT_DRAFT, attempt=attempt.id, statement=text)
+            if (draft := _draft(session, attempt.id)) is not None:
+                session.run(_PUT_DRAFT, id=attempt.id, draft=self.redraft(draft, after).decode())
         return after
 
     def _withdraw(self, session: Session, wanted: Attempt, now: Moment) -> None:
@@ -309,14 +306,17 @@ class Ledger:
         if attempt is not None and attempt.state == "reserved":
             said = rules.bail_out("STORE_UNAVAILABLE", "Its claim could not be made durable.")
             session.run(_CHANGE, **_values(rules.settle(attempt, said, now)))
-            session.run(_REMOVE_DRAFT, attempt=attempt.id)
+            session.run(_PUT_DRAFT, id=attempt.id, draft=None)
 
     def _settle(
         self, session: Session, known: Attempt, said: Settlement, now: Moment, draft: bytes
     ) -> Attempt:
         before = _attempt(session, known.id)
         after = rules.settle(known if before is None else before, said, now)
-        session.run(_ADD if before is None else _CHANGE, **_values(after))
+        if before is None:
+            session.run(_ADD, **_values(after), draft=draft.decode(), question=None)
+        else:
+            session.run(_SETTLE, **_values(after), draft=draft.decode())
         for note in rules.notes_of(before, after, said, now.at):
             _put_note(session, note)
         if after.alarm is not None:
@@ -328,7 +328,6 @@ class Ledger:
                 _put_note(
                     session, Note(other.id, now.at, "evidence", "resend", other.because or "")
                 )
-        session.run(_PUT_DRAFT, attempt=after.id, statement=draft.decode())
         return after
 
 
@@ -340,7 +339,6 @@ def _removal(names: Sequence[str], keep: float, now: Moment) -> Callable[[Sessio
             if attempt is not None and rules.prunable(attempt, keep, now):
                 session.run(_REMOVE, id=name)
                 session.run(_REMOVE_NOTES, attempt=name)
-                session.run(_REMOVE_QUESTION, attempt=name)
                 gone += 1
         return gone
 
@@ -350,6 +348,11 @@ def _removal(names: Sequence[str], keep: float, now: Moment) -> Callable[[Sessio
 def _attempt(session: Session, name: str) -> Attempt | None:
     found = _attempts(session, _BY_ID, id=name)
     return found[0] if found else None
+
+
+def _draft(session: Session, name: str) -> bytes | None:
+    rows = session.rows(_DRAFT, id=name)
+    return str(rows[0][0]).encode() if rows and rows[0][0] is not None else None
 
 
 def _attempts(session: Session, statement: str, **values: Any) -> list[Attempt]:

@@ -20,10 +20,15 @@ CREATE TABLE attempts (
     code           TEXT,
     because        TEXT,
     result_id      TEXT,
-    alarm          TEXT
+    alarm          TEXT,
+    -- The receipt, until it lies in its file: what a killed executor leaves here the next one writes.
+    draft          TEXT,
+    -- The parameters that the `verify` command of the manifest is asked about.
+    question       TEXT
 );
 CREATE INDEX attempts_by_fingerprint ON attempts (fingerprint);
-CREATE INDEX attempts_open ON attempts (state) WHERE state IN ('reserved', 'dispatching', 'unresolved');
+CREATE INDEX attempts_unfinished ON attempts (number)
+    WHERE state IN ('reserved', 'dispatching', 'unresolved') OR draft IS NOT NULL;
 
 -- What was said about an attempt beside its state.
 CREATE TABLE notes (
@@ -34,18 +39,6 @@ CREATE TABLE notes (
     said           TEXT   NOT NULL
 );
 CREATE INDEX notes_by_attempt ON notes (attempt);
-
--- Receipts on their way to their files: the outbox of a killed executor is emptied by the next one.
-CREATE TABLE drafts (
-    attempt        TEXT   PRIMARY KEY,
-    statement      TEXT   NOT NULL
-);
-
--- What a `verify` command of a manifest is asked about: the parameters, as they were checked.
-CREATE TABLE questions (
-    attempt        TEXT   PRIMARY KEY,
-    parameters     TEXT   NOT NULL
-);
 
 -- One row: which store this is, and how many commits it has seen.
 CREATE TABLE store (
