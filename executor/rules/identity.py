@@ -76,7 +76,11 @@ def _parts(
 
 
 def _unordered(items: Sequence[Any]) -> list[Any]:
-    return sorted(set(items), key=lambda item: (type(item).__name__, item))
+    """Give a set its one order; what RFC 8785 writes alike is one item, be it 1 or 1.0."""
+    import rfc8785
+
+    written = {rfc8785.dumps(item): item for item in items}
+    return [written[form] for form in sorted(written)]
 
 
 def _same(parameter: Parameter | None, value: Any) -> Any:

@@ -90,6 +90,17 @@ def claim(wanted: Attempt, earlier: Sequence[Attempt], terms: Terms, now: Moment
     Raises:
         Refused: ``ledger.in-flight``, ``ledger.delivered`` or ``ledger.unresolved``.
     """
+    resend = _check_nothing_in_the_way(wanted, earlier, terms, now)
+    known = any(attempt.id == terms.beside for attempt in earlier)
+    return msgspec.structs.replace(
+        wanted, state="reserved", beside=terms.beside if known else None, resend=resend
+    )
+
+
+def _check_nothing_in_the_way(
+    wanted: Attempt, earlier: Sequence[Attempt], terms: Terms, now: Moment
+) -> bool:
+    """Refuse what an earlier attempt stands in the way of; say whether it is a resend."""
     in_the_way = [
         (attempt, found)
         for attempt in earlier
@@ -106,9 +117,7 @@ def claim(wanted: Attempt, earlier: Sequence[Attempt], terms: Terms, now: Moment
         if not _may_resend(wanted, attempt, earlier, terms, now):
             raise duplicate(attempt, found)
         resend = True
-    return msgspec.structs.replace(
-        wanted, state="reserved", beside=terms.beside if known else None, resend=resend
-    )
+    return resend
 
 
 def obstacle(attempt: Attempt, window: float, now: Moment) -> Obstacle | None:
@@ -133,47 +142,47 @@ def _may_resend(
     if attempt.alarm is not None:
         return False
     first = next((a.dispatched for a in earlier if a.key == wanted.key and a.dispatched), None)
-    return first is not None and elapsed(first, now) < terms.resend_window
+    return first is not None and _surely_within(terms.resend_window, first, now)
 
 
-_REFUSALS = {
-    "in-flight": (
-        "DUPLICATE_IN_FLIGHT",
-        "is on its way: attempt {id}, {state} since {claimed}. How it ends is not known yet",
-        "Wait for its end (`executor ledger show {id}`); do not change the request to get through.",
-    ),
-    "delivered": (
-        "DUPLICATE_DELIVERED",
-        "was delivered already: attempt {id}, at {settled}{result}",
-        "Take that for the answer. To deliver it once more on purpose, say "
-        "`allow_duplicate: {id}`.",
-    ),
-    "unresolved": (
-        "DUPLICATE_UNRESOLVED",
-        "was started already, and may have happened: attempt {id}, {code}",
-        "Let a person find out, and say so: `executor ledger resolve {id} --delivered` or "
-        "`--not-delivered`.",
-    ),
-}
+def _surely_within(window: float, since: Moment, now: Moment) -> bool:
+    """Whether less than ``window`` seconds went by, for certain: no clock set back makes it so."""
+    if since.boot != now.boot or now.ticks < since.ticks:
+        return False
+    return max(now.ticks - since.ticks, now.wall - since.wall) / 1000 < window
 
 
 def duplicate(attempt: Attempt, found: Obstacle) -> Refused:
     """Give the refusal of an action that ``attempt`` stands in the way of."""
-    code, because, todo = _REFUSALS[found]
-    facts = {
-        "id": attempt.id,
-        "state": attempt.state,
-        "claimed": attempt.claimed.at,
-        "settled": "an unknown time" if attempt.settled is None else attempt.settled.at,
-        "code": attempt.code or attempt.state,
-        "result": f" (id {attempt.result_id!r})" if attempt.result_id else "",
-    }
+    earlier, name = Earlier.of(attempt), attempt.id
+    if found == "in-flight":
+        return Refused(
+            "ledger.in-flight",
+            "DUPLICATE_IN_FLIGHT",
+            because=f"The same action is on its way: attempt {name}, {attempt.state} since "
+            f"{attempt.claimed.at}. How it ends is not known yet.",
+            todo=f"Wait for its end (`executor ledger show {name}`).",
+            earlier=earlier,
+        )
+    if found == "delivered":
+        at = "an unknown time" if attempt.settled is None else attempt.settled.at
+        named = f" (id {attempt.result_id!r})" if attempt.result_id else ""
+        return Refused(
+            "ledger.delivered",
+            "DUPLICATE_DELIVERED",
+            because=f"The same action was delivered already: attempt {name}, at {at}{named}.",
+            todo="Take that for the answer. To deliver it once more on purpose, say "
+            f"`allow_duplicate: {name}`.",
+            earlier=earlier,
+        )
     return Refused(
-        f"ledger.{found}",
-        code,
-        because=f"The same action {because.format(**facts)}.",
-        todo=todo.format(**facts),
-        earlier=Earlier.of(attempt),
+        "ledger.unresolved",
+        "DUPLICATE_UNRESOLVED",
+        because=f"The same action was started already, and may have happened: attempt {name}, "
+        f"{attempt.code or attempt.state}.",
+        todo=f"Let a person find out, and say so: `executor ledger resolve {name} --delivered` or "
+        "`--not-delivered`.",
+        earlier=earlier,
     )
 
 
@@ -181,16 +190,18 @@ def duplicate(attempt: Attempt, found: Obstacle) -> Refused:
 
 
 def dispatch(
-    attempt: Attempt | None, owner: Owner, earlier: Iterable[Attempt], terms: Terms, now: Moment
+    attempt: Attempt | None, owner: Owner, earlier: Sequence[Attempt], terms: Terms, now: Moment
 ) -> Attempt:
     """Mark an attempt as about to start: once, and by its own executor only.
+
+    What stood not in its way at the claim may do so now: a late result came, or the time is over
+    in which the provider would have known its key again.
 
     Args:
         attempt: what is on record of it.
         earlier: the other attempts at the same action.
     Raises:
-        Refused: ``ledger.single-dispatch``; ``ledger.unresolved`` when the time is over in which
-            the provider would have known its key again.
+        Refused: ``ledger.single-dispatch``, or what refuses a claim.
     """
     if attempt is None or attempt.state != "reserved" or attempt.owner != owner:
         found = "it is not in the ledger" if attempt is None else f"it is {attempt.state}"
@@ -200,11 +211,7 @@ def dispatch(
             because=f"This attempt is not reserved for this executor any more: {found}.",
             todo="Look at it (`executor ledger list`) before you ask again.",
         )
-    if attempt.resend:
-        for other in earlier:
-            same = other.state == "unresolved" and other.key == attempt.key
-            if same and not _may_resend(attempt, other, earlier, terms, now):
-                raise duplicate(other, "unresolved")
+    _check_nothing_in_the_way(attempt, earlier, terms, now)
     return msgspec.structs.replace(attempt, state="dispatching", dispatched=now)
 
 
@@ -319,6 +326,8 @@ def decide(attempt: Attempt | None, name: str, said: Settlement, now: Moment) ->
         raise unknown_attempt(name)
     if said.by == "evidence" and attempt.state in ("delivered", "released"):
         return _late(attempt, said, now)
+    if said.by == "evidence" and attempt.alarm is not None:
+        return attempt  # somebody was wrong, perhaps the evidence: only a person can find out
     if attempt.state != "unresolved":
         raise _not_unresolved(attempt)
     return _settled(attempt, said, now)
@@ -388,7 +397,7 @@ def is_gone(owner: Owner, seen: Sighting) -> bool:
         return False
     if owner.boot != seen.boot:
         return True  # the kernel that it ran under is gone, and with it every process
-    if owner.namespace == seen.namespace:
+    if owner.started and owner.namespace and owner.namespace == seen.namespace:
         return seen.started != owner.started
     return seen.lock == "free"
 
