@@ -6,6 +6,7 @@ is found out by it; none is ever started afresh in its place.
 """
 
 import contextlib
+import copy
 import ctypes
 import fcntl
 import os
@@ -92,7 +93,7 @@ class Database:
         except (apsw.Error, OSError, Unverified) as failed:
             fault = failed if isinstance(failed, Unverified) else _unavailable(failed)
             for job in jobs:
-                job.failed = job.failed or fault
+                job.failed = job.failed or copy.copy(fault)  # each caller adds to its own
 
     def _transact(self, jobs: Sequence[Job[Any]]) -> None:
         connection = self._writing

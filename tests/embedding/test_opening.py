@@ -290,7 +290,7 @@ async def test_two_executors_share_one_state_directory(house: House) -> None:
             await trio.sleep(0.005)
         async with open_executor(**options) as other:
             (out / "go").touch()
-            second = await other.run(request)
+            second = await other.run(house.request(files={"body": str(body)}))
 
     assert [(receipt.status, receipt.result_id) for receipt in [*first, second]] == [
         ("delivered", "m-7")

@@ -112,4 +112,4 @@ def action(**changes: Any) -> FrozenAction:
     whole = admitted()
     for name, new in ({"files": (), "stage": {}, "stdin": None} | changes).items():
         whole = change(whole, f"asked.{name}", new)
-    return FrozenAction(whole, (), ENVIRONMENT, digest(whole, (), ENVIRONMENT))
+    return FrozenAction(whole, (), ENVIRONMENT, digest(whole, (), ENVIRONMENT), "", "")

@@ -256,9 +256,10 @@ def test_an_end_before_the_start_proves_that_nothing_ran(end: End, code: str) ->
 
 
 # rule: outcomes.proven-kept
-def test_our_own_releasing_codes_are_these_three() -> None:
+def test_our_own_releasing_codes_are_these_four() -> None:
     """Adding one is a decision about what proves that nothing was delivered."""
-    assert {"CANCELLED", "SANDBOX_FAILED", "SPAWN_FAILED"} == PROVES_NOTHING_RAN
+    ours = {"CANCELLED", "FAULT_BEFORE_START", "SANDBOX_FAILED", "SPAWN_FAILED"}
+    assert ours == PROVES_NOTHING_RAN
     assert PROVES_NOTHING_RAN < OWN_CODES
 
 

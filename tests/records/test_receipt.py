@@ -218,9 +218,14 @@ async def test_the_subject_of_a_request_tells_requests_apart(house: House) -> No
     """Also a refused one can be shown to be the one that was asked."""
     async with house.open(degraded=True) as executor:
         digests = []
-        for words in (["one"], ["one"], ["two"]):
-            receipt = await executor.run(house.request({}, *words))
+        one, two = house.request({}, "one"), house.request({}, "two")
+        for request in (one, two):
+            receipt = await executor.run(request)
             digests.append(receipt.statement()["subject"][0]["digest"]["sha256"])
+        with pytest.raises(Refused) as again:
+            await executor.run(one)
+        assert again.value.receipt is not None
+        digests.insert(1, again.value.receipt.statement()["subject"][0]["digest"]["sha256"])
 
     assert digests[0] == digests[1] != digests[2]
 
@@ -303,11 +308,38 @@ async def test_a_request_that_no_json_can_write_is_refused_and_on_record(
 
 
 # rule: records.before-telling
-async def test_an_end_that_cannot_be_put_on_record_is_told_as_unresolved(house: House) -> None:
-    """It ran, so it is no refusal; nobody can look it up, so it is no delivery."""
+async def test_a_receipt_that_cannot_be_filed_is_in_the_ledger_and_not_told_of(
+    house: House,
+) -> None:
+    """The end is on record, so it is told as what it is; the next executor files its receipt."""
     house.install("bwrap", "raise SystemExit(1)")  # without a sandbox a command can do this:
     receipts = house.state / "receipts"
     away = [{"exec": ["/bin/mv", str(receipts), f"{receipts}.gone"]}]
+    plan = {"record": "stderr", "try": away, "stdout": "id=m-7"}
+    told: list[Receipt] = []
+    async with house.open(degraded=True) as executor:
+        kept = await executor.run(house.request({"stdout": "id=m-6"}))
+        lost = await executor.run(house.request(plan), tell=told.append)
+
+    assert (kept.status, kept.result_id) == ("delivered", "m-6")
+    assert (lost.status, lost.result_id) == ("delivered", "m-7")
+    assert told == [lost]
+    assert lost.result()["receipt"] is None
+    assert lost.result()["attempt"] == lost.attempt
+    assert not receipts.exists()
+    Path(f"{receipts}.gone").rename(receipts)
+    assert [path.stem for path in receipts.glob("*.json")] == [kept.attempt]
+    async with house.open(degraded=True):
+        pass
+    assert {path.stem for path in receipts.glob("*.json")} == {kept.attempt, lost.attempt}
+
+
+# rule: records.before-telling
+async def test_an_end_that_cannot_be_put_on_record_is_told_as_unresolved(house: House) -> None:
+    """It ran, so it is no refusal; nobody can look it up, so it is no delivery."""
+    house.install("bwrap", "raise SystemExit(1)")  # without a sandbox a command can do this:
+    ledger = house.state / "ledger.db"
+    away = [{"exec": ["/bin/mv", str(ledger), f"{ledger}.gone"]}]
     plan = {"record": "stderr", "try": away, "stdout": "id=m-7"}
     told: list[Receipt] = []
     async with house.open(degraded=True) as executor:
@@ -319,11 +351,11 @@ async def test_an_end_that_cannot_be_put_on_record_is_told_as_unresolved(house: 
     assert (lost.recovery, lost.exit_code) == ("ask", 4)
     assert told == [lost]
     assert "It ended as delivered (id 'm-7')" in lost.because
-    assert "No such file or directory" in lost.because
+    assert "was removed or replaced" in lost.because
     assert lost.result()["receipt"] is None
     assert lost.result()["attempt"] == lost.attempt
-    assert not receipts.exists()
-    assert [path.stem for path in Path(f"{receipts}.gone").glob("*.json")] == [kept.attempt]
+    receipts = house.state / "receipts"
+    assert [path.stem for path in receipts.glob("*.json")] == [kept.attempt]
 
 
 # rule: records.before-telling

@@ -75,11 +75,9 @@ async def test_no_fds_but_a_stdin_that_is_declared_as_a_file(
     content = b"\xff\0" * 50_000
 
     async with house.open(**options) as executor:
-        request = house.request(
-            {"record": "stdout"}, files={"paper": str(house.file("paper", content))}
-        )
-        first = recorded(await executor.run(request))
-        second = recorded(await executor.run(request))
+        paper = {"paper": str(house.file("paper", content))}
+        first = recorded(await executor.run(house.request({"record": "stdout"}, files=paper)))
+        second = recorded(await executor.run(house.request({"record": "stdout"}, files=paper)))
 
     assert first["stdin_bytes"] == second["stdin_bytes"] == len(content)
     assert first["stdin_base64"] == second["stdin_base64"]
