@@ -72,6 +72,15 @@ def show_size(count: int) -> str:
     return f"{amount:.1f}".removesuffix(".0") + f" {unit}"
 
 
+def show_duration(seconds: float) -> str:
+    """Write a number of seconds for people: ``15 min``, ``1.5 s``."""
+    unit = "s"
+    for longer, factor in (("min", 60.0), ("h", 3600.0), ("d", 86400.0)):
+        if seconds and seconds % factor == 0:
+            unit = longer
+    return f"{round(seconds / _DURATION_FACTORS[unit], 3):g} {unit}"
+
+
 def _amount(written: Any, pattern: str, factors: Mapping[str, float]) -> float:
     if not (isinstance(written, str) and re.fullmatch(pattern, written)):
         raise ValueError(f"{written!r} is not a number with a unit, such as 25 MiB or 60 s")

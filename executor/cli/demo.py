@@ -49,7 +49,7 @@ outcomes:
 
 @click.command("demo", short_help="Show all of it, on this machine, in a second.")
 def command() -> int:
-    """Deliver a real message, refuse a tampered one, and keep a secret: shown step by step.
+    """Deliver a real message once, refuse a tampered one, keep a secret: shown step by step.
 
     Starts a mail server on loopback, sends to it with the real curl, and leaves nothing behind.
     Needs curl and the extra `demo`. Without bubblewrap it says what it cannot show. Exits with 0
@@ -122,6 +122,7 @@ class _Story:
                 ) as executor:
                     self._introduce(executor)
                     await self._deliver(executor)
+                    await self._ask_again(executor)
                     await self._tamper(executor)
                     await self._look(executor)
         finally:
@@ -175,8 +176,32 @@ class _Story:
         ):
             say(f"     {name:<12} {printable(str(value))}")
 
+    async def _ask_again(self, executor: Executor) -> None:
+        _head("2. The caller loses that answer, and asks the very same again")
+        try:
+            again = await executor.run(self._request(self._directory / "invoice.eml"))
+            off = again.ledger is not None and again.ledger.window_ms == 0
+            why = "the window for duplicates is set to 0 here" if off else again.because
+            self._point(False, f"it was not refused: status {again.status}", why)
+        except Refused as no:
+            self._point(no.rule == "ledger.delivered", f"refused by {no.rule} ({no.code})", "")
+            if no.earlier is not None:
+                say("   What it is told of the first time:")
+                for name, value in (
+                    ("attempt", no.earlier.attempt),
+                    ("delivered", no.earlier.settled_at),
+                    ("result id", no.earlier.result_id),
+                    ("what to do", f"{no.recovery}: that is the answer it lost"),
+                ):
+                    say(f"     {name:<12} {printable(str(value))}")
+        self._one_message()
+
+    def _one_message(self) -> None:
+        count = len(self._mailbox.messages)
+        self._point(count == 1, f"the server still has {count} message", "nothing was started")
+
     async def _tamper(self, executor: Executor) -> None:
-        _head("2. Between the freeze and the start, somebody alters the frozen copy")
+        _head("3. Between the freeze and the start, somebody alters the frozen copy")
         message = self._write("offer.eml", "Offer 88", b"the price is 100")
         gate = executor.gate
         frozen, hold = await gate.freeze(gate.admit("demo", self._request(message)))
@@ -190,11 +215,10 @@ class _Story:
                     self._point(False, "it was not noticed", "")
             except Refused as no:
                 self._point(True, f"refused by {no.rule} ({no.code})", no.because)
-        count = len(self._mailbox.messages)
-        self._point(count == 1, f"the server still has {count} message", "nothing was started")
+        self._one_message()
 
     async def _look(self, executor: Executor) -> None:
-        _head("3. A command goes looking for a secret of the program that runs it")
+        _head("4. A command goes looking for a secret of the program that runs it")
         secret = os.environ[SECRET_NAME]
         file = self._directory / "password.txt"
         file.write_text(secret)

@@ -1,15 +1,18 @@
 """Doctor: what this machine can promise, proven by a probe."""
 
+import tempfile
 from collections.abc import Iterable
 from typing import Any
 
 import click
 
+from executor import units
 from executor.cli import signals, working
 from executor.cli.options import opening
 from executor.cli.output import print_json, printable, say, styled
-from executor.embedding import Executor, open_executor
+from executor.embedding import WINDOW_VARIABLE, Executor, open_executor
 from executor.refusal import Refused
+from executor.rules import ledger as rules
 from executor.rules.isolation import strongest
 
 
@@ -20,8 +23,8 @@ def command(as_json: bool, **options: Any) -> int:
     """Say which isolation levels work here, what is missing, and how to get it.
 
     Each level is tried with a real command: finding a program proves nothing. Beside that it says
-    for every loaded tool whether its command is there. Exits with 0 when namespaced isolation
-    works, else with 1.
+    for every loaded tool whether its command is there, and reads the whole ledger. Exits with 0
+    when namespaced isolation works and the ledger is sound, else with 1.
 
     \b
     Example:
@@ -31,11 +34,22 @@ def command(as_json: bool, **options: Any) -> int:
     found: dict[str, Any] = {}
 
     async def look() -> None:
-        async with open_executor(**options) as executor:
-            found.update(_look(executor))
+        try:
+            async with open_executor(**options) as executor:
+                found.update(_look(executor))
+        except Refused as no:
+            if no.rule not in ("ledger.sound-store", "ledger.full-disk"):
+                raise
+            unsound = no
+        else:
+            return
+        with tempfile.TemporaryDirectory(prefix="executor-doctor-") as elsewhere:
+            async with open_executor(**options | {"state": elsewhere}) as executor:
+                found.update(_look(executor), state=None, ledger=_unsound(unsound))
 
     working.run(look)
-    code = 0 if found["strongest"] == "namespaced" else 1
+    healthy = found["strongest"] == "namespaced" and found["ledger"]["sound"]
+    code = 0 if healthy else 1
     signals.settle(code)
     if as_json:
         print_json(found)
@@ -56,7 +70,45 @@ def _look(executor: Executor) -> dict[str, Any]:
         "tools": [{"tool": name, **_command(executor, name)} for name in sorted(tools)],
         "trusted": list(executor.gate.commands.trusted),
         "state": str(executor.state),
+        "ledger": _ledger(executor),
     }
+
+
+def _ledger(executor: Executor) -> dict[str, Any]:
+    gate = executor.gate
+    database, in_doubt = gate.ledger.database, rules.in_doubt(gate.ledger.unsettled())
+    try:
+        wrong, todo = database.check(), None
+    except Refused as no:
+        wrong, todo = no.because, no.todo
+    windows = {
+        name: rules.window(tool.manifest, gate.window, gate.forced_window)
+        for name, tool in executor.tools.items()
+    }
+    usual = gate.window if gate.forced_window is None else gate.forced_window
+    return {
+        "sound": wrong is None,
+        "wrong": wrong,
+        "todo": todo,
+        "path": str(database.path),
+        "sqlite": database.sqlite_version,
+        "journal": database.journal,
+        "wal_reset_fix": database.journal == "wal",
+        "window_ms": round(usual * 1000),
+        "window_forced": gate.forced_window is not None,
+        "other_windows_ms": {
+            name: round(window * 1000)
+            for name, window in sorted(windows.items())
+            if window != usual
+        },
+        "counts": gate.ledger.counts(),
+        "in_doubt": len(in_doubt),
+        "alarms": sum(attempt.alarm is not None for attempt in in_doubt),
+    }
+
+
+def _unsound(no: Refused) -> dict[str, Any]:
+    return {"sound": False, "wrong": no.because, "todo": no.todo}
 
 
 def _command(executor: Executor, tool: str) -> dict[str, Any]:
@@ -98,4 +150,45 @@ def _lines(found: dict[str, Any]) -> Iterable[str]:
         else:
             yield f"  {name}  {styled('not here', 'red')}  {printable(tool['why'])}"
             yield f"  {'':<{width}}            {printable(tool['todo'])}"
-    yield f"State directory: {printable(found['state'])}"
+    if found["state"] is not None:
+        yield f"State directory: {printable(found['state'])}"
+    yield from _ledger_lines(found["ledger"])
+
+
+def _ledger_lines(ledger: dict[str, Any]) -> Iterable[str]:
+    yield "The ledger, which keeps the same from being done twice:"
+    if ledger["sound"]:
+        yield f"  {styled('sound', 'green')}: all of it was read"
+    else:
+        yield f"  {styled('NOT SOUND', 'red', bold=True)}  {printable(ledger['wrong'])}"
+        yield f"  {printable(ledger['todo'] or 'Nothing was repaired. Put it back as it was.')}"
+    if "path" not in ledger:
+        return
+    yield f"  {printable(ledger['path'])}, SQLite {ledger['sqlite']}, journal {ledger['journal']}"
+    if not ledger["wal_reset_fix"]:
+        yield "  This SQLite can lose commits in WAL mode (the WAL-reset bug), so a rollback"
+        yield "  journal is used, which is slower; a newer `apsw` has the fix."
+    yield from _window_lines(ledger)
+    counts = ", ".join(f"{count} {state}" for state, count in sorted(ledger["counts"].items()))
+    yield f"  attempts: {counts or 'none yet'}"
+    if ledger["in_doubt"]:
+        alarms = f", {ledger['alarms']} with an alarm" if ledger["alarms"] else ""
+        yield styled(f"  {ledger['in_doubt']} in doubt{alarms}", "yellow", bold=True) + (
+            ": a person has to look, `executor ledger doubt`"
+        )
+
+
+def _window_lines(ledger: dict[str, Any]) -> Iterable[str]:
+    source = f", forced by {WINDOW_VARIABLE}" if ledger["window_forced"] else ""
+    window = units.show_duration(ledger["window_ms"] / 1000)
+    if ledger["window_ms"]:
+        yield f"  a delivery blocks the same for {window}{source}"
+    else:
+        yield styled("  UNGUARDED", "red", bold=True) + (
+            f": the window is 0{source}; what was delivered can be delivered again at once"
+        )
+    for tool, milliseconds in ledger["other_windows_ms"].items():
+        if milliseconds:
+            yield f"  {tool}: for {units.show_duration(milliseconds / 1000)}"
+        else:
+            yield styled(f"  {tool}: UNGUARDED", "red", bold=True) + ", its window is 0"

@@ -1,6 +1,8 @@
 """Options: what the commands that open an executor have in common."""
 
-from collections.abc import Callable
+import getpass
+import shlex
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import click
@@ -48,8 +50,41 @@ _OPTIONS = (
 )
 
 
+_STORE = _OPTIONS[:2]
+"""Those that say which state directory is meant."""
+
+
 def opening(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options of `executor.open_executor`."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
+
+
+def storing(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of `executor.embedding.open_ledger`."""
+    for option in reversed(_STORE):
+        command = option(command)
+    return command
+
+
+def same_store(options: Mapping[str, Any]) -> str:
+    """Give the options that lead another command to the same state directory, for a shell."""
+    given = (("--config", options["config"]), ("--state", options["state"]))
+    return "".join(f" {name} {shlex.quote(path)}" for name, path in given if path is not None)
+
+
+def same_opening(options: Mapping[str, Any]) -> str:
+    """Give the options that open the same executor in another command, for a shell."""
+    several = (("--manifest", "manifests"), ("--root", "roots"), ("--trusted", "trusted"))
+    words = [f" {name} {shlex.quote(path)}" for name, key in several for path in options[key]]
+    degraded = " --degraded" if options["degraded"] else ""
+    return same_store(options) + "".join(words) + degraded
+
+
+def user() -> str | None:
+    """Name the user of this process, if the system knows a name."""
+    try:
+        return getpass.getuser() or None
+    except (KeyError, OSError):
+        return None

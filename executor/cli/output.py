@@ -7,11 +7,13 @@ what was done.
 import json
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from executor.refusal import Recovery, Refused
 
 if TYPE_CHECKING:
+    from executor.attempt import Earlier
     from executor.receipt import Receipt
 
 MOST_SHOWN = 2000
@@ -100,14 +102,25 @@ def printable(text: str, *, lines: bool = False) -> str:
     )
 
 
-def tell_receipt(receipt: "Receipt", place: str) -> None:
-    """Tell people how an action ended: a delivery on stdout, the rest on stderr."""
+def tell_receipt(receipt: "Receipt", place: str, where: str = "", opening: str = "") -> None:
+    """Tell people how an action ended: a delivery on stdout, the rest on stderr.
+
+    Args:
+        place: the path of the receipt.
+        where: options that lead another command to the same state directory.
+        opening: options that open the same executor.
+    """
     color, words = _SIGNS[receipt.status]
     lines = _head(printable(receipt.request.tool), words, color, receipt.code)
     lines += _sentences(receipt.because, receipt.todo)
     if receipt.rule is not None:
         lines.append(f"  rule       {receipt.rule}, in stage {receipt.stage}")
     lines += _recovery(receipt.recovery)
+    if receipt.earlier is not None:
+        verifiable = receipt.action is not None and receipt.action.admitted.manifest.verify
+        lines += _earlier(receipt.earlier, place, where, opening if verifiable else None)
+    elif receipt.status == "unresolved":
+        lines.append(f"  next       executor ledger show {receipt.attempt}{where}")
     if receipt.result_id:
         lines.append(f"  result id  {printable(receipt.result_id)}")
     if receipt.action is not None:
@@ -116,6 +129,7 @@ def tell_receipt(receipt: "Receipt", place: str) -> None:
         reach = receipt.action.admitted.reach
         lines.append(f"  isolation  {reach.level}, network: {reach.network}")
         lines += [f"             missing: {printable(entry)}" for entry in reach.missing]
+    lines += _on_ledger(receipt)
     if receipt.result()["receipt"] is None:
         place = "none: it could not be put on record"
     lines.append(f"  receipt    {printable(place)}")
@@ -147,6 +161,7 @@ def refused_result(no: Refused) -> dict[str, Any]:
         rule=no.rule,
         because=no.because.strip(),
         todo=no.todo,
+        earlier=None if no.earlier is None else dict(no.earlier.facts()),
     )
 
 
@@ -180,6 +195,61 @@ def _sentences(*texts: str | None) -> list[str]:
 
 def _recovery(recovery: Recovery | None) -> list[str]:
     return [] if recovery is None else [f"  recovery   {recovery}: {_RECOVERIES[recovery]}"]
+
+
+def _earlier(earlier: "Earlier", place: str, where: str, verifying: str | None) -> list[str]:
+    """Say what is in the way of a duplicate, and which command comes next.
+
+    Args:
+        verifying: options for `executor ledger verify`, if the tool can.
+    """
+    name = printable(earlier.attempt)
+    lines = [f"  earlier    {name}, {earlier.state}"]
+    lines[0] += f" ({printable(earlier.code)})" if earlier.code else ""
+    settled = f", settled {earlier.settled_at}" if earlier.settled_at else ""
+    lines.append(f"             claimed {earlier.claimed_at}{settled}")
+    if earlier.result_id:
+        lines.append(f"             result id {printable(earlier.result_id)}")
+    if earlier.receipt:
+        path = Path(place).with_name(f"{earlier.receipt}.json")
+        lines.append(f"             receipt {printable(str(path))}")
+    match earlier.state:
+        case "delivered":
+            lines.append(f"  next       executor ledger show {name}{where}")
+            lines.append(
+                f"             once more on purpose: the same with --allow-duplicate {name}"
+            )
+        case "unresolved" if verifying is not None:
+            lines.append(f"  next       executor ledger verify {name}{verifying}")
+        case "unresolved":
+            lines.append(f"  next       executor ledger show {name}{where}, and find out; then")
+            lines.append(
+                f"             executor ledger resolve {name}{where} --why '...' --delivered"
+            )
+            lines.append("             (or --not-delivered)")
+        case _:
+            lines.append(f"  next       executor ledger show {name}{where}")
+    return lines
+
+
+def _on_ledger(receipt: "Receipt") -> list[str]:
+    """Say where this action is not guarded as usual."""
+    lines = []
+    asked, ledger = receipt.request.allow_duplicate, receipt.ledger
+    if ledger is not None and ledger.window_ms == 0:
+        lines.append(
+            styled("  UNGUARDED  the window for duplicates is 0: ", "yellow")
+            + "a delivery is no reason to refuse the same"
+        )
+    if ledger is not None and ledger.beside is not None:
+        lines.append(f"  beside     attempt {printable(ledger.beside)}, which it was told to allow")
+    elif ledger is not None and asked is not None:
+        lines.append(
+            f"  beside     nothing: there is no earlier attempt {printable(asked)} at this action"
+        )
+    if ledger is not None and ledger.resend:
+        lines.append("  resend     under the idempotency key of an unresolved attempt")
+    return lines
 
 
 def _said(receipt: "Receipt") -> list[str]:

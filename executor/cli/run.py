@@ -1,7 +1,6 @@
 """Run: take one request through the gate."""
 
 import contextlib
-import getpass
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -11,7 +10,8 @@ import click
 import msgspec
 
 from executor.cli import signals, working
-from executor.cli.options import opening
+from executor.cli.ledger import whole_id
+from executor.cli.options import opening, same_opening, same_store, user
 from executor.cli.output import print_json, tell_receipt
 from executor.effects.texts import read_text
 from executor.embedding import Executor, open_executor
@@ -52,6 +52,11 @@ REQUEST_FILES = (".yaml", ".yml", ".json")
 @click.option(
     "--level", metavar="LEVEL", help="The autonomy level of the request.  [default: Supervised]"
 )
+@click.option(
+    "--allow-duplicate",
+    metavar="ATTEMPT",
+    help="The earlier attempt that is known, beside which the same is wanted once more.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
 @opening
 def command(
@@ -61,6 +66,7 @@ def command(
     account: str | None,
     role: str | None,
     level: str | None,
+    allow_duplicate: str | None,
     as_json: bool,
     **options: Any,
 ) -> int:
@@ -70,6 +76,10 @@ def command(
     The exit code is the end: 0 delivered, 2 input not valid, 3 refused, 4 unresolved (it may have
     happened), 5 did not happen. Ctrl-C ends the command and waits until all of it is gone. With
     --json, stdout has the result and nothing else; words for people go to stderr.
+
+    The same action asked again is refused while an earlier attempt is on its way, for 15 minutes
+    after it was delivered, and for as long as nobody knows what became of it; see
+    `executor ledger`.
 
     \b
     Example:
@@ -89,7 +99,8 @@ def command(
                 request = read_request(Path(what))
             else:
                 request = _request(executor, what, parameters, files)
-            request = _changed(request, account, role, level)
+            known = allow_duplicate and whole_id(executor.gate.ledger, allow_duplicate)
+            request = _changed(request, account, role, level, known)
 
             def tell(receipt: Receipt) -> None:
                 told.append((receipt, str(executor.receipt_path(receipt))))
@@ -108,7 +119,7 @@ def command(
     if as_json:
         print_json(receipt.result())
     if not as_json or receipt.status != "delivered":
-        tell_receipt(receipt, place)
+        tell_receipt(receipt, place, same_store(options), same_opening(options))
     return receipt.exit_code
 
 
@@ -162,18 +173,26 @@ def _request(
     tool = executor.tools.get(what)  # an unknown one is refused by the gate, which records it
     return Request(
         tool=what,
-        asked_by=AskedBy(role="operator", channel="cli", sender=_user()),
+        asked_by=AskedBy(role="operator", channel="cli", sender=user()),
         parameters=_parameters(tool.manifest if tool else None, _pairs(parameters, "-p")),
         files=_files(_pairs(files, "-f")),
     )
 
 
-def _changed(request: Request, account: str | None, role: str | None, level: str | None) -> Request:
+def _changed(
+    request: Request,
+    account: str | None,
+    role: str | None,
+    level: str | None,
+    allow_duplicate: str | None,
+) -> Request:
     changes: dict[str, Any] = {}
     if account is not None:
         changes["account"] = account
     if level is not None:
         changes["level"] = level
+    if allow_duplicate is not None:
+        changes["allow_duplicate"] = allow_duplicate
     if role is not None:
         changes["asked_by"] = msgspec.structs.replace(request.asked_by, role=role)
     changed = msgspec.structs.replace(request, **changes)
@@ -231,10 +250,3 @@ def _pairs(given: tuple[str, ...], option: str) -> dict[str, list[str]]:
             raise click.UsageError(f"{option} {pair!r}: write {option} name=value.")
         pairs.setdefault(name, []).append(value)
     return pairs
-
-
-def _user() -> str | None:
-    try:
-        return getpass.getuser() or None
-    except (KeyError, OSError):
-        return None

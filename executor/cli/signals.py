@@ -23,7 +23,7 @@ RESULT = (
     '{"status": "undelivered", "code": "CANCELLED", "stage": null, "recovery": "retry",'
     ' "result_id": null, "attempt": null, "action_digest": null, "receipt": null,'
     ' "isolation": null, "rule": null, "because": "It was interrupted; nothing was started.",'
-    ' "todo": null, "reply": null, "output": null}\n'
+    ' "todo": null, "reply": null, "ledger": null, "earlier": null, "output": null}\n'
 )
 _as_json = False
 _begun = False

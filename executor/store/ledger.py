@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from executor.attempt import Attempt, Moment, Note, NoteKind, Owner, Settlement
-from executor.refusal import Unverified
+from executor.refusal import Refused, Unverified
 from executor.rules import ledger as rules
 from executor.rules.ledger import Gone, Terms
 from executor.store.database import Database, Session
@@ -43,8 +43,10 @@ _LIST = (
       AND (:tool IS NULL OR tool = :tool)
       AND (:account IS NULL OR account = :account)
       AND (:since IS NULL OR claimed >= :since)
+      AND (:before IS NULL OR number < :before)
     ORDER BY number DESC LIMIT :most"""
 )
+_BEGINNING = _SELECT + "WHERE id >= :beginning AND id < :beyond ORDER BY id LIMIT :most"
 _ADD = """INSERT INTO attempts (id, fingerprint, state, account, tool, action, idempotency, beside,
         resend, window_ms, owner, claimed, dispatched, settled, decided_by, code, because,
         result_id, alarm, draft, question)
@@ -102,22 +104,28 @@ class Ledger:
                 ``ledger.full-disk``.
         """
 
-        def work(session: Session) -> Attempt:
+        def work(session: Session) -> Attempt | Refused:
             earlier = [
                 self._recover(session, attempt, now)
                 for attempt in _attempts(session, _BY_FINGERPRINT, fingerprint=wanted.fingerprint)
             ]
-            reserved = rules.claim(wanted, earlier, terms, now)
+            try:
+                reserved = rules.claim(wanted, earlier, terms, now)
+            except Refused as no:
+                return no  # returned, not raised: what was recovered stays
             asked = None if question is None else question.decode()
             session.run(_ADD, **_values(reserved), draft=draft.decode(), question=asked)
             return reserved
 
         try:
-            return await self.writer.write(work)
+            claimed = await self.writer.write(work)
         except Unverified:
             # Nobody was told of a claim, but the disk may have one: it goes with the next write.
             self.writer.owe(lambda session: self._withdraw(session, wanted, now))
             raise
+        if isinstance(claimed, Refused):
+            raise claimed
+        return claimed
 
     async def dispatch(self, reserved: Attempt, terms: Terms, now: Moment) -> Attempt:
         """Mark an attempt as about to start, durably.
@@ -177,13 +185,18 @@ class Ledger:
             return []  # nothing to write, so nobody to wait for
         return await self.writer.write(work)
 
-    def unrecorded(self) -> list[tuple[str, bytes]]:
-        """Give the receipts that nobody is left to write: attempt, and statement."""
+    def unrecorded(self, name: str | None = None) -> list[tuple[str, bytes]]:
+        """Give the receipts that nobody is left to write: attempt, and statement.
+
+        Args:
+            name: an attempt whose receipt is wanted now, whoever is to write it.
+        """
 
         def look(session: Session) -> Iterator[tuple[str, bytes]]:
             for attempt in _attempts(session, _UNFINISHED):
                 draft = _draft(session, attempt.id)
-                if draft is not None and attempt.settled is not None and self.gone(attempt.owner):
+                ended = draft is not None and attempt.settled is not None
+                if draft is not None and ended and (attempt.id == name or self.gone(attempt.owner)):
                     yield attempt.id, draft
 
         return self.database.read(lambda session: list(look(session)))
@@ -261,16 +274,24 @@ class Ledger:
         tool: str | None = None,
         account: str | None = None,
         since: str | None = None,
+        before: int | None = None,
     ) -> list[Attempt]:
         """Give attempts, the newest first.
 
         Args:
             since: RFC 3339, UTC: claimed then or later.
+            before: an attempt's number: claimed before it.
         """
+        values = {"state": state, "tool": tool, "account": account, "since": since}
         return self.database.read(
-            lambda session: _attempts(
-                session, _LIST, state=state, tool=tool, account=account, since=since, most=most
-            )
+            lambda session: _attempts(session, _LIST, **values, before=before, most=most)
+        )
+
+    def beginning(self, text: str, most: int) -> list[Attempt]:
+        """Give the attempts whose id begins so."""
+        beyond = text + "\U0010ffff"
+        return self.database.read(
+            lambda session: _attempts(session, _BEGINNING, beginning=text, beyond=beyond, most=most)
         )
 
     def notes(self, name: str) -> list[Note]:
