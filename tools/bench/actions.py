@@ -1,9 +1,5 @@
-"""Bench: what the gate costs, as ratios within one run; absolute times mean little elsewhere.
+"""Actions: what the gate costs a run, a large file, and a start of the interpreter."""
 
-Usage: python tools/bench.py [--runs N] [--mebibytes N] [--only run|freeze]
-"""
-
-import argparse
 import hashlib
 import itertools
 import os
@@ -11,14 +7,13 @@ import resource
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import trio
 
-from executor import AskedBy, Executor, Request, open_executor
+from executor import AskedBy, Executor, Request
 from executor.frozen import SlotFile
 
 MANIFEST = """\
@@ -28,6 +23,8 @@ summary: Do nothing, successfully.
 command: "true"
 argv: []
 capabilities: [{name: "compute:pure"}]
+parameters: {turn: {type: string}}
+required: [turn]
 account: bench
 outcomes: [{when: {exit: 0}, is: delivered}]
 """
@@ -47,10 +44,12 @@ async def timed(work: Callable[[], Awaitable[object]]) -> float:
 
 async def bench_run(executor: Executor, runs: int) -> None:
     """One action through the gate, beside plain bwrap and a plain start, in turn."""
-    request = Request(tool="bench.true", asked_by=AskedBy(role="bench"))
+    turn = itertools.count()
 
     async def through_the_gate() -> None:
-        await executor.run(request)
+        parameters = {"turn": str(next(turn))}  # another action each time
+        asked_by = AskedBy(role="bench")
+        await executor.run(Request(tool="bench.true", asked_by=asked_by, parameters=parameters))
 
     async def plain(*argv: str) -> None:
         await trio.run_process(argv, capture_stdout=True, capture_stderr=True, stdin=b"")
@@ -121,28 +120,3 @@ def bench_import() -> None:
     print("starting Python, 9 runs                 median ms   ratio to a bare start")
     print(f"  {'pass':<36} {bare * 1000:9.1f}   {1:8.2f}")
     print(f"  {'import executor':<36} {ours * 1000:9.1f}   {ours / bare:8.2f}")
-
-
-async def bench(runs: int, mebibytes: int, only: str | None) -> None:
-    """Print the tables."""
-    with tempfile.TemporaryDirectory() as made:
-        directory = Path(made)
-        (directory / "true.yaml").write_text(MANIFEST)
-        async with open_executor(
-            state=directory / "state", manifests=[directory / "true.yaml"], roots=[directory]
-        ) as executor:
-            if only in (None, "run"):
-                await bench_run(executor, runs)
-            if only in (None, "freeze"):
-                await bench_freeze(executor, directory, mebibytes)
-    if only is None:
-        bench_import()
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=int, default=100)
-    parser.add_argument("--mebibytes", type=int, default=1024)
-    parser.add_argument("--only", choices=("run", "freeze"))
-    arguments = parser.parse_args()
-    trio.run(bench, arguments.runs, arguments.mebibytes, arguments.only)
