@@ -264,11 +264,9 @@ class Gate:
         if attempt.claim is not None:
             claim, attempt.claim = attempt.claim, None
             await self.ledger.settle(claim, said, clock.moment(), draft=encode(statement))
-            try:
-                self.receipts.add(attempt.id, statement, room)
+            if self._file(attempt.id, statement, room):
                 self.ledger.recorded(attempt.id)
-            except Unverified as late:  # the ledger has it, and whoever opens it next writes it
-                log.error("attempt %s: %s", attempt.id, late)
+            else:  # the ledger has it, and whoever is asked for it or opens it next writes it
                 receipt = msgspec.structs.replace(receipt, filed=False)
         else:
             self.receipts.add(attempt.id, statement, room)
@@ -298,18 +296,33 @@ class Gate:
         if isinstance(fault, Refused):
             fault.receipt = recorded
             if fault.earlier is not None:
-                self.publish()
+                self.publish(fault.earlier.attempt)
 
-    def publish(self) -> None:
-        """Write the receipts that killed executors could not."""
-        for name, statement in self.ledger.unrecorded():
+    def publish(self, named: str | None = None) -> None:
+        """Write the receipts that killed executors could not.
+
+        Args:
+            named: an attempt whose receipt is about to be named, whoever was to write it.
+        """
+        try:
+            unrecorded = self.ledger.unrecorded(named)
+        except Unverified as late:
+            log.error("receipts of others: %s", late)
+            return
+        for name, statement in unrecorded:
+            if self._file(name, msgspec.json.decode(statement)):
+                self.ledger.recorded(name)
+
+    def _file(self, name: str, statement: dict[str, Any], room: Room | None = None) -> bool:
+        """Write the receipt of an attempt that the ledger has; say whether it is there now."""
+        try:
             if not self.receipts.path(name).exists():
-                try:
-                    self.receipts.add(name, msgspec.json.decode(statement))
-                except Unverified as late:
-                    log.error("attempt %s: %s", name, late)
-                    continue
-            self.ledger.recorded(name)
+                self.receipts.add(name, statement, room)
+        except Unverified as late:
+            if not self.receipts.path(name).exists():  # by another, at the same time
+                log.error("attempt %s: %s", name, late)
+                return False
+        return True
 
     # -- beside the way ---------------------------------------------------------------------------
 

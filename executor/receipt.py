@@ -174,6 +174,7 @@ def recovered(draft: bytes, attempt: Attempt) -> bytes:
     statement = msgspec.json.decode(draft)
     statement["predicate"] |= {
         "ended_at": attempt.claimed.at if attempt.settled is None else attempt.settled.at,
+        "ledger": msgspec.to_builtins(OnLedger.of(attempt)),
         "result": {
             "status": "undelivered" if attempt.state == "released" else "unresolved",
             "code": attempt.code,

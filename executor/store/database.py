@@ -91,7 +91,7 @@ class Database:
             with self._turn():
                 self._transact(jobs)
         except (apsw.Error, OSError, Unverified) as failed:
-            fault = failed if isinstance(failed, Unverified) else _unavailable(failed)
+            fault = failed if isinstance(failed, Unverified) else unavailable(failed)
             for job in jobs:
                 job.failed = job.failed or copy.copy(fault)  # each caller adds to its own
 
@@ -143,7 +143,7 @@ class Database:
             finally:
                 connection.close()
         except apsw.Error as failed:
-            raise _unavailable(failed) from failed
+            raise unavailable(failed) from failed
 
     def check(self) -> str | None:
         """Read all of it, and say what is wrong with it, if anything."""
@@ -231,7 +231,7 @@ def open_database(directory: Path, *, used_before: bool) -> Database:
             os.close(witness)
             raise
     except (apsw.Error, OSError) as failed:
-        raise _unavailable(failed) from failed
+        raise unavailable(failed) from failed
     return database
 
 
@@ -474,7 +474,8 @@ def unsound(because: str) -> Unverified:
     )
 
 
-def _unavailable(failed: Exception) -> Refused:
+def unavailable(failed: Exception) -> Refused:
+    """Give the refusal of a store that could not be used."""
     if isinstance(failed, apsw.CorruptError | apsw.NotADBError | apsw.FormatError | apsw.SQLError):
         return unsound(f"The ledger is damaged: {failed}.")
     found = getattr(failed, "strerror", None) or str(failed) or type(failed).__name__

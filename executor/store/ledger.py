@@ -195,8 +195,9 @@ class Ledger:
         def look(session: Session) -> Iterator[tuple[str, bytes]]:
             for attempt in _attempts(session, _UNFINISHED):
                 draft = _draft(session, attempt.id)
-                ended = draft is not None and attempt.settled is not None
-                if draft is not None and ended and (attempt.id == name or self.gone(attempt.owner)):
+                if draft is None or attempt.settled is None:
+                    continue
+                if attempt.id == name or self.gone(attempt.owner):
                     yield attempt.id, draft
 
         return self.database.read(lambda session: list(look(session)))

@@ -3,6 +3,7 @@
 import contextlib
 import fcntl
 import os
+import secrets
 from pathlib import Path
 from typing import Any
 
@@ -34,21 +35,30 @@ class Receipts:
         Raises:
             Unverified: ``freezing.private-store``.
         """
-        temporary = self.path(name).with_suffix(".new")
         try:
-            descriptor = os.open(
-                temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o400
-            )
-            room = Room(temporary, descriptor)
+            room = self._take(name)
             try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX)
-                os.posix_fallocate(descriptor, 0, ROOM_BYTES)
+                fcntl.flock(room.descriptor, fcntl.LOCK_EX)
+                os.posix_fallocate(room.descriptor, 0, ROOM_BYTES)
+                swept = not os.fstat(room.descriptor).st_nlink  # between its birth and its lock
             except BaseException:
                 room.close()
                 raise
         except OSError as failed:
             raise _not_stored(name, failed) from failed
+        if swept:
+            room.close()
+            return self.reserve(name)
         return room
+
+    def _take(self, name: str) -> "Room":
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        temporary = self.path(name).with_suffix(".new")
+        try:
+            return Room(temporary, os.open(temporary, flags, 0o400))
+        except FileExistsError:  # a killed executor left it, or another writes the same just now
+            temporary = temporary.with_stem(f"{name}-{secrets.token_hex(4)}")
+            return Room(temporary, os.open(temporary, flags, 0o400))
 
     def sweep(self) -> int:
         """Give back the room that killed executors took; give how many that were."""

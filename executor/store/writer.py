@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import trio
 
 from executor.refusal import Unverified
-from executor.store.database import Database, Job, Session
+from executor.store.database import Database, Job, Session, unavailable
 
 T = TypeVar("T")
 
@@ -57,7 +57,7 @@ class Writer:
         owed = list(self._owed)
         jobs = [*owed, *(waiting.job for waiting in batch)]
         try:
-            await trio.to_thread.run_sync(self._database.commit, jobs)
+            await self._commit(jobs)
         finally:
             for job in owed:
                 if isinstance(job.failed, Unverified):
@@ -71,6 +71,21 @@ class Writer:
                 self._waiting[0].called.set()  # it is not done: it leads
             else:
                 self._led = False
+
+    async def _commit(self, jobs: list[Job[Any]]) -> None:
+        interrupted, begun = False, False
+        while not begun:
+            try:
+                await trio.to_thread.run_sync(self._database.commit, jobs)
+                begun = True
+            except KeyboardInterrupt:  # it was waiting for us; once it has begun, it waits
+                interrupted = True
+            except Exception as failed:  # no thread was to be had: nobody may take that for done
+                begun = True
+                for job in jobs:
+                    job.failed = unavailable(failed)
+        if interrupted:
+            _interrupt_again()
 
 
 class _Waiting:
@@ -87,5 +102,10 @@ class _Waiting:
                 await self.called.wait()
             except KeyboardInterrupt:
                 interrupted = True
-        if interrupted and callable(signal.getsignal(signal.SIGINT)):
-            trio.lowlevel.current_trio_token().run_sync_soon(signal.raise_signal, signal.SIGINT)
+        if interrupted:
+            _interrupt_again()
+
+
+def _interrupt_again() -> None:
+    if callable(signal.getsignal(signal.SIGINT)):
+        trio.lowlevel.current_trio_token().run_sync_soon(signal.raise_signal, signal.SIGINT)
