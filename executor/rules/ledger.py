@@ -90,7 +90,7 @@ def claim(wanted: Attempt, earlier: Sequence[Attempt], terms: Terms, now: Moment
     Raises:
         Refused: ``ledger.in-flight``, ``ledger.delivered`` or ``ledger.unresolved``.
     """
-    resend = _check_nothing_in_the_way(wanted, earlier, terms, now)
+    resend = _check_nothing_in_the_way(wanted, earlier, terms, now, asked=now)
     known = any(attempt.id == terms.beside for attempt in earlier)
     return msgspec.structs.replace(
         wanted, state="reserved", beside=terms.beside if known else None, resend=resend
@@ -98,13 +98,17 @@ def claim(wanted: Attempt, earlier: Sequence[Attempt], terms: Terms, now: Moment
 
 
 def _check_nothing_in_the_way(
-    wanted: Attempt, earlier: Sequence[Attempt], terms: Terms, now: Moment
+    wanted: Attempt, earlier: Sequence[Attempt], terms: Terms, now: Moment, *, asked: Moment
 ) -> bool:
-    """Refuse what an earlier attempt stands in the way of; say whether it is a resend."""
+    """Refuse what an earlier attempt stands in the way of; say whether it is a resend.
+
+    Args:
+        asked: when it was asked for; what was delivered after that was meant by it.
+    """
     in_the_way = [
         (attempt, found)
         for attempt in earlier
-        if (found := obstacle(attempt, terms.window, now)) is not None
+        if (found := obstacle(attempt, terms.window, asked)) is not None
     ]
     for attempt, found in in_the_way:
         if found == "in-flight":
@@ -211,7 +215,7 @@ def dispatch(
             because=f"This attempt is not reserved for this executor any more: {found}.",
             todo="Look at it (`executor ledger list`) before you ask again.",
         )
-    _check_nothing_in_the_way(attempt, earlier, terms, now)
+    _check_nothing_in_the_way(attempt, earlier, terms, now, asked=attempt.claimed)
     return msgspec.structs.replace(attempt, state="dispatching", dispatched=now)
 
 
