@@ -12,11 +12,22 @@ from pathlib import Path
 
 from executor.attempt import Owner
 from executor.effects import clock, processes
+from executor.refusal import Unverified
 from executor.rules import ledger
 from executor.rules.ledger import Sighting
 
-_OPEN_HERE: set[str] = set()
-"""The owners that this very process has open."""
+_OPEN_HERE: dict[str, int] = {}
+"""The owners that this very process has open, and the descriptors of their locks."""
+
+
+def _leave_to_parent() -> None:
+    """Let go, in a child without an exec of its own: it would hold its parent's locks."""
+    for descriptor in _OPEN_HERE.values():
+        os.close(descriptor)
+    _OPEN_HERE.clear()
+
+
+os.register_at_fork(after_in_child=_leave_to_parent)
 
 
 class Owners:
@@ -28,7 +39,11 @@ class Owners:
 
     @contextlib.contextmanager
     def registered(self) -> Iterator[Owner]:
-        """Be an owner for the time of the block."""
+        """Be an owner for the time of the block.
+
+        Raises:
+            Unverified: ``ledger.full-disk``: its lock cannot be made.
+        """
         owner = Owner(
             id=clock.new_id(),
             boot=clock.boot(),
@@ -37,17 +52,22 @@ class Owners:
             started=processes.started(os.getpid()),
         )
         path = self._directory / owner.id
-        unlocked = path.with_suffix(".new")
-        descriptor = os.open(unlocked, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            unlocked.rename(path)  # under its own name it is locked from the first instant
-            _OPEN_HERE.add(owner.id)
+            _OPEN_HERE[owner.id] = _locked(path)
+        except OSError as failed:
+            raise Unverified(
+                "ledger.full-disk",
+                "STORE_UNAVAILABLE",
+                because=f"The lock of this executor cannot be made: {failed.strerror}.",
+                todo="Make room on the disk of the state directory; then open it again.",
+            ) from failed
+        try:
             yield owner
         finally:
-            _OPEN_HERE.discard(owner.id)
-            path.unlink(missing_ok=True)
-            os.close(descriptor)
+            if owner.id in _OPEN_HERE:  # else this is a fork, and the owner its parent
+                with contextlib.suppress(OSError):
+                    path.unlink(missing_ok=True)
+                os.close(_OPEN_HERE.pop(owner.id))
 
     def is_gone(self, owner: Owner) -> bool:
         """Say whether an owner is proven to be gone."""
@@ -66,7 +86,8 @@ class Owners:
         """Remove the files of owners that are gone."""
         for path in self._directory.iterdir():
             if self._lock(path.name) == "free":
-                path.unlink(missing_ok=True)
+                with contextlib.suppress(OSError):
+                    path.unlink(missing_ok=True)
 
     def _lock(self, name: str) -> ledger.Lock:
         try:
@@ -83,6 +104,23 @@ class Owners:
             return "free"
         finally:
             os.close(descriptor)
+
+
+def _locked(path: Path) -> int:
+    """Make a file that is locked from the first instant that it has this name."""
+    unlocked = path.with_suffix(".new")
+    while True:
+        descriptor = os.open(unlocked, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            unlocked.rename(path)
+        except FileNotFoundError:  # another's sweep came before the lock
+            os.close(descriptor)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        else:
+            return descriptor
 
 
 def _namespace() -> str:

@@ -9,22 +9,26 @@ import contextlib
 import copy
 import ctypes
 import fcntl
+import logging
 import os
 import random
 import stat
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
 import apsw
 
+from executor.finished import printable
 from executor.refusal import Refused, Unverified
 from executor.rules import stores
 
 T = TypeVar("T")
+log = logging.getLogger(__name__)
 
 APPLICATION_ID = 0x5EA1ED01
 PATIENCE_S = 10.0
@@ -34,6 +38,9 @@ _LONGEST_PAUSE_S = 0.004
 SMALL_PAGES = 4096
 """A database of up to so many pages is checked whole when it is opened; a larger one by doctor."""
 _LIBC = ctypes.CDLL(None, use_errno=True)
+_NO_CHECKPOINT = apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE
+_OF_A_JOB = (apsw.ConstraintError, apsw.TooBigError)
+"""Errors of SQLite that are about the values of a job, and not about the store."""
 
 
 class Session:
@@ -44,20 +51,35 @@ class Session:
 
     def rows(self, statement: str, /, **values: Any) -> list[tuple[Any, ...]]:
         """Run a statement and give its rows."""
-        return list(self._connection.execute(statement, values))
+        try:
+            return list(self._connection.execute(statement, values))
+        except UnicodeEncodeError:  # half a character, in what a command printed or a person typed
+            texts = {name: printable(v) for name, v in values.items() if isinstance(v, str)}
+            return list(self._connection.execute(statement, values | texts))
 
     def run(self, statement: str, /, **values: Any) -> None:
         """Run a statement that gives no rows."""
-        self._connection.execute(statement, values)
+        self.rows(statement, **values)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Job(Generic[T]):
-    """Work for a transaction: all of it is in the commit, or none of it."""
+    """Work for a transaction: all of it is in the commit, or none of it.
+
+    ``done`` says that its end is known: it is durable, or failed by itself. Otherwise the store
+    failed it, or it was not tried.
+    """
 
     work: Callable[[Session], T]
     value: T | None = None
     failed: Exception | None = None
+    done: bool = False
+
+    def fail(self, failed: Exception) -> None:
+        """Take note that the store could not do it."""
+        fault = failed if isinstance(failed, Unverified) else unavailable(failed)
+        self.failed = copy.copy(fault)  # each caller adds to its own
+        self.failed.__cause__ = failed
 
     def result(self) -> T:
         """Give what the work gave, once it is durable.
@@ -67,18 +89,25 @@ class Job(Generic[T]):
         """
         if self.failed is not None:
             raise self.failed
+        if not self.done:
+            raise unavailable(RuntimeError("it was not tried"))
         return cast(T, self.value)
 
 
 class Database:
     """An open database. Get one from `open_database`."""
 
-    def __init__(self, path: Path, witness: int, connection: apsw.Connection) -> None:
+    def __init__(self, path: Path, witness: int, connection: apsw.Connection, journal: str) -> None:
         self.path = path
+        self.journal = journal
+        """The journal mode in use: ``wal`` or ``persist``."""
         self._witness = witness
         self._writing = connection
-        self._identity = _identity(path)
         self.id = _store(path, connection)[0]
+        # In WAL mode the last two are there, and stay, for as long as anybody has it open.
+        names = ("store", "ledger.db", "ledger.db-wal", "ledger.db-shm")
+        self._files = {name: str(path.with_name(name)) for name in names}
+        self._identities = self._identify()
 
     # -- one transaction for many jobs ------------------------------------------------------------
 
@@ -90,20 +119,22 @@ class Database:
         try:
             with self._turn():
                 self._transact(jobs)
-        except (apsw.Error, OSError, Unverified) as failed:
-            fault = failed if isinstance(failed, Unverified) else unavailable(failed)
+        except Exception as failed:
+            for job in jobs:  # a refusal too may rest on what is not durable now
+                job.fail(failed)
+        else:
             for job in jobs:
-                job.failed = job.failed or copy.copy(fault)  # each caller adds to its own
+                job.done = True
 
     def _transact(self, jobs: Sequence[Job[Any]]) -> None:
         connection = self._writing
-        if _identity(self.path) != self._identity:
-            raise unsound(f"{self.path} was removed or replaced while it was in use.")
+        self._check_place()
         connection.execute("BEGIN IMMEDIATE")
         try:
             commits = self._check_witness()
             before = connection.total_changes()
             for job in jobs:
+                job.failed = None  # what is owed may have failed before
                 self._do(job)
             if connection.total_changes() == before:
                 connection.execute("ROLLBACK")
@@ -121,10 +152,11 @@ class Database:
         connection.execute("SAVEPOINT job")
         try:
             job.value = job.work(Session(connection))
-        except (apsw.Error, OSError):
-            raise  # the store's own fault, and so every job's
         except Exception as failed:
-            job.failed = failed
+            if isinstance(failed, apsw.Error) and not isinstance(failed, _OF_A_JOB):
+                raise  # the store's own fault, and so every job's
+            own = isinstance(failed, _OF_A_JOB)
+            job.failed = ValueError(f"the ledger cannot hold it: {failed}") if own else failed
             connection.execute("ROLLBACK TO job")
         connection.execute("RELEASE job")
 
@@ -135,14 +167,15 @@ class Database:
             Unverified: ``ledger.sound-store``.
         """
         try:
-            connection = apsw.Connection(str(self.path), flags=apsw.SQLITE_OPEN_READONLY)
+            self._check_place()
+            connection = _connect(self.path, apsw.SQLITE_OPEN_READONLY)
             try:
-                connection.set_busy_timeout(int(PATIENCE_S * 1000))
                 connection.execute("BEGIN")
+                self._check_id(_store(self.path, connection)[0])
                 return look(Session(connection))
             finally:
                 connection.close()
-        except apsw.Error as failed:
+        except (apsw.Error, OSError) as failed:
             raise unavailable(failed) from failed
 
     def check(self) -> str | None:
@@ -155,19 +188,20 @@ class Database:
         return self.read(look)
 
     @property
-    def journal(self) -> str:
-        """Name the journal mode in use: ``wal`` or ``persist``."""
-        return _journal(self._writing)
-
-    @property
     def sqlite_version(self) -> str:
         """Name the SQLite in use."""
         return str(apsw.sqlite_lib_version())
 
     def close(self) -> None:
         """Give it back."""
-        self._writing.close()
-        os.close(self._witness)
+        try:
+            with contextlib.suppress(apsw.Error):
+                if self._identify() == self._identities:
+                    self._writing.config(_NO_CHECKPOINT, 0)  # else its -wal is another's
+                self._writing.close()
+        finally:
+            os.close(self._witness)
+            self._witness = -1  # the number may be another file's soon
 
     # -- the witness ------------------------------------------------------------------------------
 
@@ -179,22 +213,37 @@ class Database:
         finally:
             fcntl.flock(self._witness, fcntl.LOCK_UN)
 
+    def _check_place(self) -> None:
+        """Refuse to go on in a file that others do not find any more."""
+        now = self._identify()
+        for name, identity in self._identities.items():
+            if now[name] != identity:
+                raise unsound(
+                    f"{self._files[name]} was removed or replaced while the ledger was in use."
+                )
+
+    def _identify(self) -> dict[str, tuple[int, int] | None]:
+        return {name: _identity(file) for name, file in self._files.items()}
+
+    def _check_id(self, found: str) -> None:
+        if found != self.id:
+            raise unsound(f"{self.path} is the ledger of another state directory.")
+
     def _check_witness(self) -> int:
         found, commits = _store(self.path, self._writing)
+        self._check_id(found)
+        _check_version(self.path, self._writing)
         witnessed = _read_witness(self._witness)
         if witnessed is None:
-            raise unsound(f"{self.path.with_name('store')} was emptied while it was in use.")
-        if found != witnessed[0] or found != self.id:
-            raise unsound(f"{self.path} is the ledger of another state directory.")
-        if commits < witnessed[1]:
-            raise unsound(
-                f"{self.path} is older than it should be: it has seen {commits} commits of "
-                f"{witnessed[1]}. It was put back from a copy, or its -wal file was removed."
-            )
+            raise unsound(f"{self._files['store']} was emptied while it was in use.")
+        _compare(self.path, (found, commits), witnessed)
         return commits
 
     def _bear_witness(self, commits: int) -> None:
-        _write_witness(self._witness, self.id, commits)
+        try:
+            _write_witness(self._witness, self.id, commits)
+        except OSError as failed:  # what it would tell is durable, and it may lag behind
+            log.warning("%s: %s", self._files["store"], failed)
 
 
 # -- opening --------------------------------------------------------------------------------------
@@ -209,22 +258,16 @@ def open_database(directory: Path, *, used_before: bool) -> Database:
     Raises:
         Unverified: ``ledger.sound-store``.
     """
-    path = directory / "ledger.db"
+    path, store = directory / "ledger.db", directory / "store"
     try:
         _check_ground(directory)
-        witness = os.open(
-            directory / "store", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
-        )
+        for name in ("store", "ledger.db", "ledger.db-wal", "ledger.db-shm", "ledger.db-journal"):
+            _check_file(directory / name)
+        if _was_there(path, used_before=used_before) and not store.exists():
+            raise unsound(f"{store} is gone, and this state directory has been used before.")
+        witness = os.open(store, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             _lock(witness)
-            for name in (
-                "store",
-                "ledger.db",
-                "ledger.db-wal",
-                "ledger.db-shm",
-                "ledger.db-journal",
-            ):
-                _check_file(directory / name)
             database = _open(path, witness, used_before=used_before)
             fcntl.flock(witness, fcntl.LOCK_UN)
         except BaseException:
@@ -235,25 +278,41 @@ def open_database(directory: Path, *, used_before: bool) -> Database:
     return database
 
 
+def _was_there(path: Path, *, used_before: bool) -> bool:
+    # SQLite would take a log that is left for one of the new database.
+    logs = (path.with_name(f"ledger.db-{kind}") for kind in ("wal", "journal"))
+    return used_before or path.exists() or any(log.exists() for log in logs)
+
+
 def _open(path: Path, witness: int, *, used_before: bool) -> Database:
     witnessed = _read_witness(witness)
-    size = path.stat().st_size if path.exists() else None
-    if not size:
-        if witnessed is not None or used_before or size == 0:
-            what = "is empty" if size == 0 else "is gone"
-            raise unsound(f"{path} {what}, and this state directory has been used before.")
+    if not path.exists():
+        if witnessed is not None or _was_there(path, used_before=used_before):
+            raise unsound(f"{path} is gone, and this state directory has been used before.")
         _create(path)
+    elif not path.stat().st_size:
+        raise unsound(f"{path} is empty, and this state directory has been used before.")
+    beside = [path.with_name("ledger.db-wal"), path.with_name("ledger.db-shm")]
+    new = [file for file in beside if not file.exists()]
     connection = _connect(path, apsw.SQLITE_OPEN_READWRITE)
     try:
         _check_content(path, connection)
-        database = Database(path, witness, connection)
+        found = _store(path, connection)
+        if witnessed is not None:
+            _compare(path, found, witnessed)
+        elif found[1]:
+            raise unsound(f"{path.with_name('store')} is empty, and the ledger is not new.")
+        _upgrade(path, connection)
+        database = Database(path, witness, connection, _set_journal(path, connection))
         if witnessed is None:
-            _write_witness(witness, *_store(path, connection))
+            _write_witness(witness, *found)
             os.fsync(witness)
-        database._check_witness()
         _sync_directory(path.parent)
     except BaseException:
         connection.close()
+        for file in new:  # nobody else has it open: it would have made them
+            if file.exists() and (file.name.endswith("-shm") or not file.stat().st_size):
+                file.unlink()
         raise
     return database
 
@@ -279,20 +338,28 @@ def _create(path: Path) -> None:
 
 
 def _connect(path: Path, flags: int) -> apsw.Connection:
+    """Open it in such a way that closing it again changes nothing."""
     connection = apsw.Connection(str(path), flags=flags | apsw.SQLITE_OPEN_NOFOLLOW)
+    connection.config(_NO_CHECKPOINT, 1)
     connection.set_busy_timeout(int(PATIENCE_S * 1000))
-    wanted = "wal" if stores.has_wal_reset_fix(_sqlite_version()) else "persist"
-    connection.execute(f"PRAGMA journal_mode = {wanted}")
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA cell_size_check = ON")
     connection.execute("PRAGMA trusted_schema = OFF")
-    found = _journal(connection)
+    return connection
+
+
+def _set_journal(path: Path, connection: apsw.Connection) -> str:
+    """Put it into the journal mode that this SQLite can be trusted with; it is ours by now."""
+    wanted = "wal" if stores.has_wal_reset_fix(_sqlite_version()) else "persist"
+    with contextlib.suppress(apsw.BusyError):
+        connection.execute(f"PRAGMA journal_mode = {wanted}")
+    found = str(connection.execute("PRAGMA journal_mode").fetchall()[0][0])
     if found != wanted:
         raise unsound(
             f"{path} is in journal mode {found} and cannot be put into {wanted}, which this SQLite "
             f"({apsw.sqlite_lib_version()}) needs: another program has it open."
         )
-    return connection
+    return found
 
 
 def _check_content(path: Path, connection: apsw.Connection) -> None:
@@ -300,11 +367,7 @@ def _check_content(path: Path, connection: apsw.Connection) -> None:
     application = _number(connection, "application_id")
     if application != APPLICATION_ID:
         raise unsound(f"{path} is no ledger of sealed-executor (application id {application}).")
-    version, newest = _number(connection, "user_version"), len(_migrations())
-    if version > newest:
-        raise unsound(
-            f"{path} has schema version {version}; this program knows them up to {newest}."
-        )
+    version = _check_version(path, connection)
     size = path.stat().st_size
     pages, page = _number(connection, "page_count"), _number(connection, "page_size")
     wal = path.with_name("ledger.db-wal")
@@ -314,27 +377,42 @@ def _check_content(path: Path, connection: apsw.Connection) -> None:
         found = [str(row[0]) for row in connection.execute("PRAGMA integrity_check(1)")]
         if found != ["ok"]:
             raise unsound(f"{path} is damaged: {found[0]}.")
-    _migrate(connection, version)
-    if _schema(connection) != _expected_schema():
+    if _schema(connection) != _expected_schema(version):
         raise unsound(f"{path} has tables that are not those of a ledger.")
 
 
-def _migrate(connection: apsw.Connection, version: int) -> None:
-    for number, script in enumerate(_migrations()[version:], version + 1):
+def _check_version(path: Path, connection: apsw.Connection) -> int:
+    version, newest = _number(connection, "user_version"), len(_migrations())
+    if version > newest:
+        raise unsound(
+            f"{path} has schema version {version}; this program knows them up to {newest}."
+        )
+    return version
+
+
+def _upgrade(path: Path, connection: apsw.Connection) -> None:
+    _migrate(connection, _number(connection, "user_version"))
+    if _schema(connection) != _expected_schema(len(_migrations())):
+        raise unsound(f"{path} could not be brought to the schema of this program.")
+
+
+def _migrate(connection: apsw.Connection, version: int, upto: int | None = None) -> None:
+    for number, script in enumerate(_migrations()[version:upto], version + 1):
         with connection:
             connection.execute(script)
             connection.execute(f"PRAGMA user_version = {number}")
 
 
+@cache
 def _migrations() -> list[str]:
     scripts = files("executor.store").joinpath("migrations").iterdir()
     return [one.read_text() for one in sorted(scripts, key=lambda one: one.name)]
 
 
-def _expected_schema() -> list[tuple[Any, ...]]:
+def _expected_schema(version: int) -> list[tuple[Any, ...]]:
     model = apsw.Connection(":memory:")
     try:
-        _migrate(model, 0)
+        _migrate(model, 0, version)
         return _schema(model)
     finally:
         model.close()
@@ -342,7 +420,8 @@ def _expected_schema() -> list[tuple[Any, ...]]:
 
 def _schema(connection: apsw.Connection) -> list[tuple[Any, ...]]:
     return connection.execute(
-        "SELECT type, name, sql FROM sqlite_schema WHERE name NOT LIKE 'sqlite_%' ORDER BY name"
+        # An underscore stands for any character in LIKE, and not in GLOB.
+        "SELECT type, name, sql FROM sqlite_schema WHERE name NOT GLOB 'sqlite_*' ORDER BY name"
     ).fetchall()
 
 
@@ -356,10 +435,6 @@ def _store(path: Path, connection: apsw.Connection) -> tuple[str, int]:
 
 def _number(connection: apsw.Connection, pragma: str) -> int:
     return int(str(connection.execute(f"PRAGMA {pragma}").fetchall()[0][0]))
-
-
-def _journal(connection: apsw.Connection) -> str:
-    return str(connection.execute("PRAGMA journal_mode").fetchall()[0][0])
 
 
 def _sqlite_version() -> stores.Version:
@@ -403,9 +478,9 @@ def _check_file(path: Path) -> None:
         )
 
 
-def _identity(path: Path) -> tuple[int, int] | None:
+def _identity(path: str) -> tuple[int, int] | None:
     try:
-        facts = path.lstat()
+        facts = os.lstat(path)
     except FileNotFoundError:
         return None
     return facts.st_dev, facts.st_ino
@@ -446,6 +521,17 @@ def _read_witness(descriptor: int) -> tuple[str, int] | None:
         raise unsound("The file `store` of the state directory is damaged.") from None
 
 
+def _compare(path: Path, found: tuple[str, int], witnessed: tuple[str, int]) -> None:
+    """Refuse another ledger than the witness saw, or an older one."""
+    if found[0] != witnessed[0]:
+        raise unsound(f"{path} is the ledger of another state directory.")
+    if found[1] < witnessed[1]:
+        raise unsound(
+            f"{path} is older than it should be: it has seen {found[1]} commits of {witnessed[1]}. "
+            "It was put back from a copy, or its -wal file was removed."
+        )
+
+
 def _write_witness(descriptor: int, identity: str, commits: int) -> None:
     """Write it in place, all of one length, and unsynced: it may lag behind, never run ahead."""
     os.pwrite(descriptor, f"sealed-executor {identity} {commits:020d}\n".encode(), 0)
@@ -468,9 +554,9 @@ def unsound(because: str) -> Unverified:
         "ledger.sound-store",
         "STORE_UNAVAILABLE",
         because=because,
-        todo="Nothing was repaired, and nothing runs. Put the ledger back as it was (ledger.db and "
-        "ledger.db-wal), on a local disk and for this user alone; or begin a new state directory, "
-        "which knows nothing of what was delivered before.",
+        todo="Nothing was repaired, and nothing runs. Put the ledger back as it was (store, "
+        "ledger.db and ledger.db-wal), on a local disk and for this user alone; or begin a new "
+        "state directory, which knows nothing of what was delivered before.",
     )
 
 

@@ -14,7 +14,7 @@ from executor.attempt import Attempt, Moment, Note, NoteKind, Owner, Settlement
 from executor.refusal import Refused, Unverified
 from executor.rules import ledger as rules
 from executor.rules.ledger import Gone, Terms
-from executor.store.database import Database, Session
+from executor.store.database import Database, Session, unsound
 from executor.store.writer import Writer
 
 T = TypeVar("T")
@@ -34,7 +34,7 @@ _UNFINISHED = (
 )
 _SETTLED_AFTER = (
     _SELECT
-    + """WHERE number > :after AND state IN ('delivered', 'released')
+    + """WHERE number > :after AND state IN ('delivered', 'released') AND draft IS NULL
     ORDER BY number LIMIT :most"""
 )
 _LIST = (
@@ -320,7 +320,13 @@ class Ledger:
                 session, Note(attempt.id, now.at, "recovered", "recovery", after.because or "")
             )
             if (draft := _draft(session, attempt.id)) is not None:
-                session.run(_PUT_DRAFT, id=attempt.id, draft=self.redraft(draft, after).decode())
+                try:
+                    redrawn = self.redraft(draft, after).decode()
+                except (TypeError, ValueError, LookupError, msgspec.MsgspecError) as wrong:
+                    raise unsound(
+                        f"The receipt of {attempt.id} cannot be read: {wrong}."
+                    ) from wrong
+                session.run(_PUT_DRAFT, id=attempt.id, draft=redrawn)
         return after
 
     def _withdraw(self, session: Session, wanted: Attempt, now: Moment) -> None:
@@ -358,7 +364,8 @@ def _removal(names: Sequence[str], keep: float, now: Moment) -> Callable[[Sessio
         gone = 0
         for name in names:
             attempt = _attempt(session, name)  # it may have changed since it was looked at
-            if attempt is not None and rules.prunable(attempt, keep, now):
+            unchanged = attempt is not None and rules.prunable(attempt, keep, now)
+            if unchanged and _draft(session, name) is None:
                 session.run(_REMOVE, id=name)
                 session.run(_REMOVE_NOTES, attempt=name)
                 gone += 1
@@ -378,7 +385,11 @@ def _draft(session: Session, name: str) -> bytes | None:
 
 
 def _attempts(session: Session, statement: str, **values: Any) -> list[Attempt]:
-    return [_of_row(row) for row in session.rows(statement, **values)]
+    rows = session.rows(statement, **values)
+    try:
+        return [_of_row(row) for row in rows]
+    except (TypeError, ValueError, msgspec.MsgspecError) as wrong:
+        raise unsound(f"The ledger has an attempt that cannot be read: {wrong}.") from wrong
 
 
 def _of_row(row: tuple[Any, ...]) -> Attempt:

@@ -1,15 +1,16 @@
 """Writer: tasks that write at the same time share one commit; each waits until it is durable."""
 
+import logging
 import signal
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import trio
 
-from executor.refusal import Unverified
-from executor.store.database import Database, Job, Session, unavailable
+from executor.store.database import Database, Job, Session
 
 T = TypeVar("T")
+log = logging.getLogger(__name__)
 
 
 class Writer:
@@ -60,10 +61,10 @@ class Writer:
             await self._commit(jobs)
         finally:
             for job in owed:
-                if isinstance(job.failed, Unverified):
-                    job.failed = None  # the store's fault: it is still owed
-                else:
+                if job.done:
                     self._owed.remove(job)
+                if job.done and job.failed is not None:
+                    log.error("what was owed to the ledger cannot be done: %r", job.failed)
             for waiting in batch:
                 waiting.done = True
                 waiting.called.set()
@@ -83,7 +84,7 @@ class Writer:
             except Exception as failed:  # no thread was to be had: nobody may take that for done
                 begun = True
                 for job in jobs:
-                    job.failed = unavailable(failed)
+                    job.fail(failed)
         if interrupted:
             _interrupt_again()
 
