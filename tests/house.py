@@ -137,9 +137,7 @@ class House:
 
         Its parameter ``turn`` is in no argument, and tells one from the other.
         """
-        parameters: dict[str, Any] = {"plan": json.dumps(plan or {})}
-        if self._has_turns:
-            parameters["turn"] = str(next(self._turns))
+        parameters: dict[str, Any] = {"plan": json.dumps(plan or {})} | self.turn()
         if words:
             parameters["words"] = list(words)
         given: dict[str, Any] = {
@@ -148,6 +146,10 @@ class House:
             "parameters": parameters,
         }
         return Request(**(given | changes))
+
+    def turn(self) -> dict[str, str]:
+        """Give the parameter that makes of the next request another action, if the tool has it."""
+        return {"turn": str(next(self._turns))} if self._has_turns else {}
 
     def leftovers(self) -> list[Path]:
         """Give what is left of staging areas."""

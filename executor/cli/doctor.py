@@ -8,9 +8,10 @@ import click
 
 from executor import units
 from executor.cli import signals, working
-from executor.cli.options import opening
-from executor.cli.output import print_json, printable, say, styled
+from executor.cli.options import opening, state_directory
+from executor.cli.output import NOT_REPAIRED, print_json, printable, say, sentences, styled
 from executor.embedding import WINDOW_VARIABLE, Executor, open_executor
+from executor.loading import read_config
 from executor.refusal import Refused
 from executor.rules import ledger as rules
 from executor.rules.isolation import strongest
@@ -45,7 +46,9 @@ def command(as_json: bool, **options: Any) -> int:
             return
         with tempfile.TemporaryDirectory(prefix="executor-doctor-") as elsewhere:
             async with open_executor(**options | {"state": elsewhere}) as executor:
-                found.update(_look(executor), state=None, ledger=_unsound(unsound))
+                found.update(_look(executor))
+        state = state_directory(read_config(options["config"]), options["state"])
+        found.update(state=str(state), ledger=_unsound(found["ledger"], unsound))
 
     working.run(look)
     healthy = found["strongest"] == "namespaced" and found["ledger"]["sound"]
@@ -107,8 +110,8 @@ def _ledger(executor: Executor) -> dict[str, Any]:
     }
 
 
-def _unsound(no: Refused) -> dict[str, Any]:
-    return {"sound": False, "wrong": no.because, "todo": no.todo}
+def _unsound(keys: Iterable[str], no: Refused) -> dict[str, Any]:
+    return dict.fromkeys(keys) | {"sound": False, "wrong": no.because, "todo": no.todo}
 
 
 def _command(executor: Executor, tool: str) -> dict[str, Any]:
@@ -150,8 +153,7 @@ def _lines(found: dict[str, Any]) -> Iterable[str]:
         else:
             yield f"  {name}  {styled('not here', 'red')}  {printable(tool['why'])}"
             yield f"  {'':<{width}}            {printable(tool['todo'])}"
-    if found["state"] is not None:
-        yield f"State directory: {printable(found['state'])}"
+    yield f"State directory: {printable(found['state'])}"
     yield from _ledger_lines(found["ledger"])
 
 
@@ -160,9 +162,9 @@ def _ledger_lines(ledger: dict[str, Any]) -> Iterable[str]:
     if ledger["sound"]:
         yield f"  {styled('sound', 'green')}: all of it was read"
     else:
-        yield f"  {styled('NOT SOUND', 'red', bold=True)}  {printable(ledger['wrong'])}"
-        yield f"  {printable(ledger['todo'] or 'Nothing was repaired. Put it back as it was.')}"
-    if "path" not in ledger:
+        yield styled("  NOT SOUND", "red", bold=True)
+        yield from sentences(ledger["wrong"], ledger["todo"] or NOT_REPAIRED)
+    if ledger["path"] is None:
         return
     yield f"  {printable(ledger['path'])}, SQLite {ledger['sqlite']}, journal {ledger['journal']}"
     if not ledger["wal_reset_fix"]:

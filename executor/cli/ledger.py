@@ -13,8 +13,8 @@ import msgspec
 from executor import units
 from executor.attempt import STATES, Attempt, Moment, Note, Settlement
 from executor.cli import signals, working
-from executor.cli.options import opening, same_store, storing, user
-from executor.cli.output import note, print_json, printable, say, styled
+from executor.cli.options import opening, same_store, state_directory, storing, user
+from executor.cli.output import NOT_REPAIRED, note, print_json, printable, say, sentences, styled
 from executor.config import Config
 from executor.effects import clock
 from executor.embedding import duplicate_window_from_environment, open_executor, open_ledger
@@ -25,7 +25,6 @@ from executor.rules import ledger as rules
 from executor.rules.outcomes import Verdict
 from executor.store.ledger import Ledger
 from executor.store.receipts import Receipts
-from executor.store.state import default_directory
 from executor.units import Duration
 
 IN_DOUBT = 4
@@ -446,8 +445,8 @@ def check(as_json: bool, **options: Any) -> int:
         say(styled("The ledger is sound: ", "green") + printable(found["path"]))
         say(f"{_many(sum(counts.values()))}{_by_state(counts)}.")
     else:
-        say(styled("The ledger is NOT sound: ", "red", bold=True) + printable(found["found"]))
-        say(f"  {printable(found.get('todo') or 'Put it back as it was; nothing was repaired.')}")
+        say(styled("The ledger is NOT sound.", "red", bold=True))
+        say("\n".join(sentences(found["found"], found.get("todo") or NOT_REPAIRED)))
     return code
 
 
@@ -511,7 +510,7 @@ def _with_ledger(options: dict[str, Any], work: Callable[[Ledger], Awaitable[Non
 
 def _check_there(settings: Config, state: str | None) -> None:
     """Begin no ledger only to find it empty: a slip in a path would look like "all is well"."""
-    directory = Path(state or settings.state or default_directory())
+    directory = state_directory(settings, state)
     if not any((directory / name).exists() for name in ("ledger.db", "store", "receipts")):
         raise click.UsageError(
             f"There is no ledger in {directory}: no executor was ever opened there."

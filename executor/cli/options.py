@@ -3,9 +3,13 @@
 import getpass
 import shlex
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import click
+
+from executor.config import Config
+from executor.store.state import default_directory
 
 _OPTIONS = (
     click.option(
@@ -66,6 +70,11 @@ def storing(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in reversed(_STORE):
         command = option(command)
     return command
+
+
+def state_directory(settings: Config, state: str | None) -> Path:
+    """Give the state directory that is meant, whether it is there or not."""
+    return Path(state or settings.state or default_directory())
 
 
 def same_store(options: Mapping[str, Any]) -> str:

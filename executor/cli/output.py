@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 MOST_SHOWN = 2000
 """Characters of a command's own output that people are shown."""
+NOT_REPAIRED = "Nothing was repaired. Put the ledger back as it was."
 _SIGNS = {
     "delivered": ("green", "delivered"),
     "refused": ("red", "refused"),
@@ -112,7 +113,7 @@ def tell_receipt(receipt: "Receipt", place: str, where: str = "", opening: str =
     """
     color, words = _SIGNS[receipt.status]
     lines = _head(printable(receipt.request.tool), words, color, receipt.code)
-    lines += _sentences(receipt.because, receipt.todo)
+    lines += sentences(receipt.because, receipt.todo)
     if receipt.rule is not None:
         lines.append(f"  rule       {receipt.rule}, in stage {receipt.stage}")
     lines += _recovery(receipt.recovery)
@@ -144,7 +145,7 @@ def refusal_words(no: Refused) -> str:
     return "\n".join(
         [
             *_head("executor", "refused", "red", no.code),
-            *_sentences(no.because, no.todo),
+            *sentences(no.because, no.todo),
             f"  rule       {no.rule}, in stage {no.stage}",
             *_recovery(no.recovery),
         ]
@@ -183,7 +184,7 @@ def _head(who: str, words: str, color: str, code: str | None) -> list[str]:
     return [styled(f"{who}: {words}", color, bold=True) + (f" ({code})" if code else "")]
 
 
-def _sentences(*texts: str | None) -> list[str]:
+def sentences(*texts: str | None) -> list[str]:
     """Indent every line, so that none of them passes for a line of ours."""
     lines = []
     for text in texts:

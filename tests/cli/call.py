@@ -22,7 +22,7 @@ TOP = Path(__file__).resolve().parents[2]
 MOMENTS = Path(__file__).parent / "moments"
 CONTRACT = {
     *("status", "code", "stage", "recovery", "result_id", "attempt", "action_digest", "receipt"),
-    *("isolation", "rule", "because", "todo", "reply", "output"),
+    *("isolation", "rule", "because", "todo", "reply", "ledger", "earlier", "output"),
 }
 
 
@@ -73,12 +73,17 @@ class Cli:
         ]
 
     def fake(self, plan: dict[str, Any] | None = None, *words: str) -> list[str]:
-        """The words that run ``test.fake`` with a plan."""
+        """The words that run ``test.fake`` with a plan; another action each time.
+
+        The same words run again ask for the same action again.
+        """
         if not any(self.house.manifests.iterdir()):
             self.house.manifest()
+        turn = self.house.turn()
         return [
             *("run", "test.fake", "-p", f"plan={json.dumps(plan or {})}", "-p"),
             *(f"words={self.mark}", *self.where, *words),
+            *(word for name, text in turn.items() for word in ("-p", f"{name}={text}")),
         ]
 
     def __call__(self, *words: str, moment: dict[str, Any] | None = None, **how: Any) -> Done:

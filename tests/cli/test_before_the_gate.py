@@ -349,24 +349,32 @@ def test_a_disk_that_is_full_already_refuses(cli: Cli, namespaced: None, small_d
     result = done.result()
     assert (done.code, result["code"]) == (3, "STORE_UNAVAILABLE")
     assert result["receipt"] is None
-    assert "No space left on device" in done.err
+    assert "disk is full" in done.err
 
 
 # rule: records.receipt
-def test_a_disk_that_fills_up_while_it_runs_does_not_cost_the_receipt(
+# rule: ledger.full-disk
+def test_a_disk_that_fills_up_while_it_runs_costs_neither_the_doubt_nor_the_receipt(
     cli: Cli, namespaced: None, small_disk: Path
 ) -> None:
-    """It ran. The room for its record was taken before."""
+    """It ran. That it did is on record, so the same is not done again, and has its receipt."""
     isolation = cli.house.manifest().get("isolation", {}) | {"write": [str(cli.house.root)]}
     cli.house.manifest(isolation=isolation)
     sent = cli.house.root / "sent.log"
-    with cli.start(*cli.fake({"sent": str(sent), "then": "hang"}), "--json") as process:
+    words = cli.fake({"sent": str(sent), "then": "hang"}, "--json")
+    with cli.start(*words) as process:
         until(sent.exists, "the effect")
         fill(small_disk)
         process.terminate()
         done = finish(process)
+    (small_disk / "ballast").unlink()
+    again = cli(*words)
 
     result = done.result()
-    assert (done.code, result["code"]) == (4, "CANCELLED_WHILE_RUNNING")
-    assert (cli.house.state / "receipts" / f"{result['receipt']}.json").exists()
+    assert (done.code, result["status"], result["code"]) == (4, "unresolved", "RECORD_LOST")
+    assert result["receipt"] is None
+    assert (again.code, again.result()["code"]) == (3, "DUPLICATE_UNRESOLVED")
+    assert again.result()["earlier"]["attempt"] == result["attempt"]
+    assert (cli.house.state / "receipts" / f"{result['attempt']}.json").exists()
+    assert sent.read_text().count("\n") == 1
     cli.nothing_is_left()

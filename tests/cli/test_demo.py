@@ -36,6 +36,8 @@ def test_the_demo_shows_everything_and_leaves_nothing(demo: Cli, namespaced: Non
         "status delivered",
         "queued as DEMO1",
         "namespaced",
+        "refused by ledger.delivered (DUPLICATE_DELIVERED)",
+        "result id    DEMO1",
         "refused by freezing.rehash-before-spawn (FROZEN_COPY_CHANGED)",
         "the server still has 1 message",
         "started plainly, it finds the secret in 3 of 3",
@@ -44,6 +46,22 @@ def test_the_demo_shows_everything_and_leaves_nothing(demo: Cli, namespaced: Non
         assert part in done.out
     assert "NO " not in done.out
     assert max(map(len, done.out.splitlines())) <= 100
+    nothing_stays(demo)
+
+
+# rule: ledger.delivered
+def test_the_caller_that_lost_its_answer_is_told_what_happened_the_first_time(
+    demo: Cli, namespaced: None
+) -> None:
+    """It is the point of the ledger; where somebody switched it off, the demo does not hold."""
+    done = demo("demo")
+    off = demo("demo", env={"EXECUTOR_DUPLICATE_WINDOW": "0"})
+
+    told = done.out.partition("asks the very same again\n")[2].partition("\n3. ")[0]
+    for part in ("DUPLICATE_DELIVERED", "attempt      0", "delivered    2", "DEMO1", "1 message"):
+        assert part in told
+    assert off.code == 1
+    assert "the window for duplicates is set to 0 here" in off.out
     nothing_stays(demo)
 
 

@@ -201,12 +201,13 @@ def test_signals_that_are_ignored_stay_ignored(cli: Cli, namespaced: None) -> No
 
 def test_any_moment_at_all(cli: Cli, namespaced: None) -> None:
     """Moments that nobody thought of: a signal at every so-many-th thing the interpreter does."""
-    words = [*cli.fake(plan(cli)), *prepare(cli), "--json"]
+    prepared = [*prepare(cli), "--json"]
     moments = [*range(1, 4000, 700), *range(4500, 6000, 110)]
     for count, at in enumerate(moments):
         (cli.house.root / "sent.log").unlink(missing_ok=True)
         number = SIGNALS[count % 3]
 
+        words = [*cli.fake(plan(cli)), *prepared]
         done = cli(*words, moment={"at": [at, at + 3], "signal": number})
 
         assert done.code in ((0, 4) if sent(cli) else (4, 5)), (at, done)

@@ -48,11 +48,11 @@ def _nobody_reads() -> int:
 
 def test_a_reader_that_went_away_does_not_change_the_exit_code(cli: Cli, namespaced: None) -> None:
     """`executor run ... | head -0` delivers all the same, and has to say so."""
-    for words, code in ((cli.fake(), 0), (cli.fake({"then": {"exit": 9}}), 4)):
+    for planned, code in (({}, 0), ({"then": {"exit": 9}}, 4)):
         for json_ in ([], ["--json"]):
             writer = _nobody_reads()
 
-            done = cli(*words, *json_, stdout=writer)
+            done = cli(*cli.fake(planned), *json_, stdout=writer)
 
             os.close(writer)
             assert done.code == code
@@ -106,10 +106,10 @@ def test_a_narrow_locale_shows_escapes_and_never_fails(
     cli: Cli, namespaced: None, locale: dict[str, str]
 ) -> None:
     """cron and containers have the C locale; what was delivered must not end as a fault there."""
-    words = cli.fake({"stdout": "id=é漢\n"})
+    planned = {"stdout": "id=é漢\n"}
 
-    plain = cli(*words, env=locale, encoding="latin-1")
-    result = cli(*words, "--json", env=locale).result()
+    plain = cli(*cli.fake(planned), env=locale, encoding="latin-1")
+    result = cli(*cli.fake(planned), "--json", env=locale).result()
 
     assert plain.code == 0
     assert "\\u6f22" in plain.out
@@ -139,16 +139,15 @@ def test_a_tiny_terminal_is_no_fault(cli: Cli, namespaced: None) -> None:
 
 def test_colors_are_for_terminals_only(cli: Cli, namespaced: None) -> None:
     """An escape in a log file is noise."""
-    words = cli.fake()
 
     def on_a_terminal(**env: str) -> str:
         with terminal() as (ours, theirs):
-            process = cli.start(*words, stdout=theirs, env=env)
+            process = cli.start(*cli.fake(), stdout=theirs, env=env)
             shown = read_terminal(ours, theirs, process)
             finish(process)
         return shown
 
-    assert "\x1b[" not in cli(*words).out
+    assert "\x1b[" not in cli(*cli.fake()).out
     assert "\x1b[" in on_a_terminal(TERM="xterm")
     assert "\x1b[" not in on_a_terminal(TERM="xterm", NO_COLOR="1")
     assert "\x1b[" not in on_a_terminal(TERM="dumb")
@@ -159,15 +158,15 @@ def test_a_long_freeze_is_shown_at_a_terminal_and_nowhere_else(cli: Cli, namespa
     cli.house.manifest(files={"data": {"max_bytes": "200 MiB"}})
     with (cli.house.root / "big.bin").open("wb") as big:
         big.truncate(80 * 2**20)
-    words = cli.fake({}, "-f", "data=big.bin")
+    words = ("-f", "data=big.bin")
 
     with terminal() as (ours, theirs):
-        process = cli.start(*words, stderr=theirs, env={"TERM": "xterm"})
+        process = cli.start(*cli.fake({}, *words), stderr=theirs, env={"TERM": "xterm"})
         shown = read_terminal(ours, theirs, process)
         assert finish(process).code == 0
 
     assert "freezing" in shown
-    assert cli(*words).err == ""
+    assert cli(*cli.fake({}, *words)).err == ""
 
 
 def test_a_terminal_that_went_away_during_a_freeze_is_no_fault(cli: Cli, namespaced: None) -> None:
