@@ -292,10 +292,11 @@ def _open(path: Path, witness: int, *, used_before: bool) -> Database:
         _create(path)
     elif not path.stat().st_size:
         raise unsound(f"{path} is empty, and this state directory has been used before.")
-    beside = [path.with_name("ledger.db-wal"), path.with_name("ledger.db-shm")]
-    new = [file for file in beside if not file.exists()]
-    connection = _connect(path, apsw.SQLITE_OPEN_READWRITE)
-    try:
+    logs = (path.with_name("ledger.db-wal"), path.with_name("ledger.db-shm"))
+    with contextlib.ExitStack() as undo:
+        undo.callback(_remove, [log for log in logs if not log.exists()])
+        connection = _connect(path, apsw.SQLITE_OPEN_READWRITE)
+        undo.callback(connection.close)
         _check_content(path, connection)
         found = _store(path, connection)
         if witnessed is not None:
@@ -308,13 +309,15 @@ def _open(path: Path, witness: int, *, used_before: bool) -> Database:
             _write_witness(witness, *found)
             os.fsync(witness)
         _sync_directory(path.parent)
-    except BaseException:
-        connection.close()
-        for file in new:  # nobody else has it open: it would have made them
-            if file.exists() and (file.name.endswith("-shm") or not file.stat().st_size):
-                file.unlink()
-        raise
+        undo.pop_all()
     return database
+
+
+def _remove(logs: Sequence[Path]) -> None:
+    """Remove the log and its index that came with a look; nobody else has it open."""
+    for log in logs:
+        if log.exists() and (log.name.endswith("-shm") or not log.stat().st_size):
+            log.unlink()
 
 
 def _create(path: Path) -> None:
@@ -340,11 +343,15 @@ def _create(path: Path) -> None:
 def _connect(path: Path, flags: int) -> apsw.Connection:
     """Open it in such a way that closing it again changes nothing."""
     connection = apsw.Connection(str(path), flags=flags | apsw.SQLITE_OPEN_NOFOLLOW)
-    connection.config(_NO_CHECKPOINT, 1)
-    connection.set_busy_timeout(int(PATIENCE_S * 1000))
-    connection.execute("PRAGMA synchronous = FULL")
-    connection.execute("PRAGMA cell_size_check = ON")
-    connection.execute("PRAGMA trusted_schema = OFF")
+    try:
+        connection.config(_NO_CHECKPOINT, 1)
+        connection.set_busy_timeout(int(PATIENCE_S * 1000))
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA cell_size_check = ON")
+        connection.execute("PRAGMA trusted_schema = OFF")
+    except BaseException:
+        connection.close()
+        raise
     return connection
 
 
@@ -368,12 +375,7 @@ def _check_content(path: Path, connection: apsw.Connection) -> None:
     if application != APPLICATION_ID:
         raise unsound(f"{path} is no ledger of sealed-executor (application id {application}).")
     version = _check_version(path, connection)
-    size = path.stat().st_size
-    pages, page = _number(connection, "page_count"), _number(connection, "page_size")
-    wal = path.with_name("ledger.db-wal")
-    if size < pages * page and not (wal.exists() and wal.stat().st_size):
-        raise unsound(f"{path} is cut short: it has {size} bytes of {pages * page}.")
-    if pages <= SMALL_PAGES:
+    if _number(connection, "page_count") <= SMALL_PAGES:
         found = [str(row[0]) for row in connection.execute("PRAGMA integrity_check(1)")]
         if found != ["ok"]:
             raise unsound(f"{path} is damaged: {found[0]}.")
