@@ -33,8 +33,8 @@ NO_ANSWER = [
     ("undelivered", "TIMED_OUT"),
 ]
 PROVEN = [("undelivered", "NOTHING_SENT"), ("undelivered", "SPAWN_FAILED")]
-SECONDS = st.sampled_from([0, 1, 60, 600, 899, 900, 3599, 3600, 7200, 10**6])
-STEPS = st.sampled_from([-(10**6), -7200, -60, 0, 60, 7200, 10**6])
+SECONDS = st.sampled_from([1, 899, 900, 3600, 10**6])
+STEPS = st.sampled_from([-(10**6), -3600, 0, 3600])
 NUMBERS = st.integers(0, 11)
 NAMED = st.none() | st.none() | NUMBERS
 HOW = st.sampled_from(["claim", "give up", "and wait", "and hear", "and hear"])
@@ -108,9 +108,7 @@ class World(RuleBasedStateMachine):
     def go_on(self, choice: int, kind: str, happens: tuple[bool, int]) -> None:
         """Dispatch what was only claimed; or a result comes, in time or late."""
         if kind == "dispatch":
-            name = self.pick(
-                choice, lambda one: one.state == "reserved" and one.owner in self.alive
-            )
+            name = self.pick(choice, lambda one: self.goes_on(one, "reserved"))
             if name is not None:
                 self.dispatch(name, happens[0])
         elif self.as_known:
@@ -166,6 +164,9 @@ class World(RuleBasedStateMachine):
         gone = ledger.is_gone(owner, seen)
         assert gone != alive
         return gone
+
+    def goes_on(self, known: Known, state: str) -> bool:
+        return known.state == state and known.owner in self.alive
 
     def pick(self, choice: int, among: Callable[[Known], bool]) -> str | None:
         names = [name for name, known in self.model.items() if among(known)]
@@ -334,9 +335,7 @@ class World(RuleBasedStateMachine):
     def come_back(self, name: str, which: int, *, late: bool = False) -> None:
         """A result, in time or late, also of what was pruned: true, or no answer."""
         every = self.model | self.forgotten
-        if not late and not (
-            every[name].state == "dispatching" and every[name].owner in self.alive
-        ):
+        if not late and not self.goes_on(every[name], "dispatching"):
             return
         answers = [*NO_ANSWER, *([("delivered", None)] if every[name].happened else PROVEN)]
         status, code = answers[which % len(answers)]
@@ -446,7 +445,7 @@ class World(RuleBasedStateMachine):
 
 
 World.TestCase.settings = settings(
-    max_examples=400,
+    max_examples=500,
     stateful_step_count=40,
     deadline=None,
     derandomize=True,
