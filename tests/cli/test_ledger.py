@@ -341,10 +341,10 @@ def test_an_attempt_is_named_by_its_id_or_so_much_of_it_that_no_other_begins_so(
     """Nobody types 28 characters; but a decision must never land on another attempt."""
     attempt = run(cli, UNCLEAR)
     mutilate(cli, attempt, number=1, name="0" * 28)
+    too_short = ledger(cli, "resolve", "0" * 7, "--delivered", "--why", "so", "--json")
     mutilate(cli, run(cli, UNCLEAR), number=2, name="0" * 12 + "1" * 16)
 
     by_prefix = ledger(cli, "show", "0" * 13, "--json")
-    too_short = ledger(cli, "resolve", "0" * 7, "--delivered", "--why", "so", "--json")
     of_two = ledger(cli, "resolve", "0" * 12, "--delivered", "--why", "so", "--json")
     unknown = ledger(cli, "resolve", "f" * 28, "--delivered", "--why", "so", "--json")
 
