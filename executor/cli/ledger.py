@@ -22,6 +22,7 @@ from executor.finished import printable as storable
 from executor.loading import read_config
 from executor.refusal import Refused
 from executor.rules import ledger as rules
+from executor.rules import manifests
 from executor.rules.outcomes import Verdict
 from executor.store.ledger import Ledger
 from executor.store.receipts import Receipts
@@ -297,28 +298,30 @@ def verify(attempt: str, who: str | None, as_json: bool, **options: Any) -> int:
     Example:
       executor ledger verify 0198c5d2a4be --manifest tools
     """
-    answers: list[tuple[Attempt, Verdict]] = []
+    answers: list[tuple[Attempt, Verdict, bool]] = []
     _check_there(read_config(options["config"]), options["state"])
 
     async def ask() -> None:
         async with open_executor(**options) as executor:
             found = _find(executor.gate.ledger, attempt)
-            answers.append(await executor.gate.find_out(found.id, _by(who)))
+            after, answer = await executor.gate.find_out(found.id, _by(who))
+            asked = manifests.verify_of(executor.tools[found.tool].manifest)
+            clear = asked is not None and rules.evidence(asked, answer) is not None
+            answers.append((after, answer, clear))
 
     try:
         working.run(ask)
     except signals.Interrupted:
         if not answers:
             raise
-    after, answer = answers[0]
-    clear = answer.status in ("delivered", "undelivered")
+    after, answer, clear = answers[0]
     code = 0 if clear and after.state != "unresolved" else IN_DOUBT
     signals.settle(code)
     if as_json:
         print_json(_answer(answer) | {"clear": clear, "attempt": after.facts()})
         return code
-    words = {"delivered": "it happened", "undelivered": "it did not happen"}
-    said = words.get(answer.status, "no clear answer")
+    clear_words = "it happened" if answer.status == "delivered" else "it did not happen"
+    said = clear_words if clear else "no clear answer"
     say(f"The answer of {printable(after.tool)}: {said}{_in_brackets(answer.code)}.")
     say(f"  {printable(answer.because)}")
     if answer.result_id:

@@ -478,6 +478,24 @@ def test_a_tool_that_can_find_out_is_asked(
 
 
 # rule: ledger.evidence
+def test_a_question_that_could_not_be_asked_is_no_answer(cli: Cli, namespaced: None) -> None:
+    """That the `verify` command did not start says nothing about the action."""
+    broken = cli.house.bin / "broken"
+    broken.write_bytes(b"\x7fELF and no more")
+    broken.chmod(0o755)
+    asked = {"command": "broken", "argv": [["-v"]], "outcomes": OUTCOMES}
+    cli.house.manifest(verify=asked)
+    attempt = run(cli, UNCLEAR)
+
+    done = verify(cli, attempt)
+
+    assert done.code == 4
+    assert "no clear answer (SPAWN_FAILED)" in done.out
+    assert "did not happen." not in done.out
+    assert states(cli) == ["unresolved"]
+
+
+# rule: ledger.evidence
 def test_a_tool_that_cannot_find_out_says_so(cli: Cli, namespaced: None) -> None:
     """It is no answer, and no fault."""
     attempt = run(cli, UNCLEAR)
