@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -28,8 +28,9 @@ STATUSES = {
 }
 """What a receipt may say of an attempt in each state: by then nothing is on its way."""
 _WAITING = """
-import os, time
-open({started!r}, "w").close()
+import contextlib, os, time
+with contextlib.suppress(OSError):
+    open({started!r}, "w").close()
 while os.path.exists({stop!r}):
     time.sleep(0.005)
 """
@@ -41,8 +42,9 @@ class Post:
     def __init__(self, house: House, level: str = "bare") -> None:
         self.house = house
         self.options: dict[str, Any] = no_sandbox(house) if level == "bare" else {}
-        self.out = house.root / "out"
+        self.out, self.plans = house.root / "out", house.root / "plans"
         self.out.mkdir()
+        self.plans.mkdir()
         waiting = _WAITING.format(started=str(self.started), stop=str(self.stop))
         house.install("fake", waiting + FAKE.read_text().split("\n", 1)[1])
         self.declare()
@@ -53,21 +55,30 @@ class Post:
     def declare(self, **changes: Any) -> None:
         """Write its manifest: exit 0 is delivered, exit 64 proves that nothing was sent."""
         tree = interpreter()[1]
-        isolation: dict[str, Any] = {"write": [str(self.out)]} | ({"read": [tree]} if tree else {})
+        isolation = {"write": [str(self.out)], "read": [str(self.plans), *([tree] if tree else [])]}
         given: dict[str, Any] = {
             "parameters": {
                 "to": {"type": "string", "default": "ana"},
                 "turn": {"type": "string", "default": ""},
             },
-            "argv": ["--plan", str(self.out / "plan.json"), "--", "{to}"],
+            "argv": [*self.plan("plan"), "--", "{to}"],
             "isolation": isolation,
         }
         self.house.manifest(**(given | changes))
 
-    def does(self, **plan: Any) -> None:
-        """Say how it will behave from now on: it sends, and says ``id=m-7``."""
+    def plan(self, name: str) -> list[str]:
+        """Give the arguments by which a command finds one of the plans."""
+        return ["--plan", str(self.plans / f"{name}.json")]
+
+    def does(self, name: str = "plan", **plan: Any) -> None:
+        """Say how it will behave from now on: it sends, and says ``id=m-7``.
+
+        Args:
+            name: of another plan than the tool's own, which does no more than it says.
+        """
         usual = {"sent": str(self.out / "sent.log"), "sent_text": "to ana", "stdout": "id=m-7\n"}
-        (self.out / "plan.json").write_text(json.dumps(usual | plan))
+        given = usual | plan if name == "plan" else plan
+        (self.plans / f"{name}.json").write_text(json.dumps(given))
 
     def request(self, **changes: Any) -> Request:
         """Give another request each time; the same one asked twice is a replay."""
@@ -100,12 +111,18 @@ class Post:
 
     @contextmanager
     def process(
-        self, request: Request, boundary: str | None = None, **given: Any
+        self,
+        request: Request,
+        boundary: str | None = None,
+        *,
+        under: Sequence[str] = (),
+        **given: Any,
     ) -> Iterator["subprocess.Popen[str]"]:
         """Start an executor of its own for one request; it is killed at the end of the block.
 
         Args:
             boundary: where it kills itself; see `crash/program.py`.
+            under: the words of a program that runs it, such as strace.
             given: what else it is told.
         """
         import msgspec
@@ -125,7 +142,7 @@ class Post:
         }
         program = "from tests.ledger.crash.program import main; main()"
         with subprocess.Popen(
-            [sys.executable, "-c", program, json.dumps(told)],
+            [*under, sys.executable, "-c", program, json.dumps(told)],
             cwd=TOP,
             env=os.environ | {"PYTHONPATH": str(TOP)},
             stdin=subprocess.DEVNULL,
