@@ -20,3 +20,10 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
         lacking("openssl is not installed")
     directory: Path = tmp_path_factory.mktemp("certificate")
     return make_certificate(directory)
+
+
+@pytest.fixture
+def nmh() -> None:
+    """The test needs the real nmh."""
+    if not has("/usr/bin/mh/send"):
+        lacking("nmh is not installed")

@@ -169,6 +169,48 @@ def smtp(**replies: Reply) -> Iterator[Smtp]:
         yield server
 
 
+@dataclass
+class Mailbox:
+    """What a real server received, and the logins that it was shown."""
+
+    password: str
+    port: int = 0
+    received: list[tuple[list[str], bytes]] = field(default_factory=list)
+    logins: list[tuple[bytes, bytes]] = field(default_factory=list)
+
+    async def handle_DATA(self, server: Any, session: Any, envelope: Any) -> str:
+        self.received.append((envelope.rcpt_tos, envelope.content))
+        return "250 OK id=17"
+
+    def authenticate(self, server: Any, session: Any, envelope: Any, how: str, data: Any) -> Any:
+        from aiosmtpd.smtp import AuthResult
+
+        self.logins.append((data.login, data.password))
+        right = data.password == self.password.encode()
+        return AuthResult(success=right, handled=right)
+
+
+@contextmanager
+def real_server(certificate: "Certificate | None" = None, password: str = "") -> Iterator[Mailbox]:
+    """Run aiosmtpd; with a certificate it wants STARTTLS and a login."""
+    from aiosmtpd.controller import Controller
+
+    mailbox = Mailbox(password, free_port())
+    wants_login: dict[str, Any] = {}
+    if certificate is not None:
+        wants_login = {
+            "tls_context": certificate.context(),
+            "auth_required": True,
+            "authenticator": mailbox.authenticate,
+        }
+    controller = Controller(mailbox, hostname=LOCALHOST, port=mailbox.port, **wants_login)
+    controller.start()
+    try:
+        yield mailbox
+    finally:
+        controller.stop()
+
+
 # -- HTTP -----------------------------------------------------------------------------------------
 
 

@@ -49,6 +49,7 @@ async def run(
     files: Mapping[str, str],
     changes: Mapping[str, str] | None = None,
     secrets: Mapping[str, str] | None = None,
+    allow_duplicate: str | None = None,
 ) -> Receipt:
     """Run one pack once."""
     async with opened(house, tool, changes, secrets) as executor:
@@ -58,6 +59,7 @@ async def run(
                 asked_by=AskedBy(role="tester"),
                 parameters=dict(parameters),
                 files=dict(files),
+                allow_duplicate=allow_duplicate,
             )
         )
 

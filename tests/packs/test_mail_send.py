@@ -5,8 +5,6 @@ import email.policy
 import os
 import re
 import smtplib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from email.message import EmailMessage
 from typing import Any
 
@@ -23,6 +21,7 @@ from tests.packs.servers import (
     Wire,
     free_port,
     listening,
+    real_server,
     smtp,
 )
 from tests.packs.shipped import end, opened, run
@@ -457,48 +456,6 @@ PASSWORD = "correct horse; battery"
 LOGIN = f"ana:{PASSWORD}"
 
 
-class Mailbox:
-    """What a real server received, and the logins that it was shown."""
-
-    def __init__(self) -> None:
-        self.port = 0
-        self.received: list[tuple[list[str], bytes]] = []
-        self.logins: list[tuple[bytes, bytes]] = []
-
-    async def handle_DATA(self, server: Any, session: Any, envelope: Any) -> str:
-        self.received.append((envelope.rcpt_tos, envelope.content))
-        return "250 OK id=17"
-
-    def authenticate(self, server: Any, session: Any, envelope: Any, how: str, data: Any) -> Any:
-        from aiosmtpd.smtp import AuthResult
-
-        self.logins.append((data.login, data.password))
-        right = data.password == PASSWORD.encode()
-        return AuthResult(success=right, handled=right)
-
-
-@contextmanager
-def real_server(certificate: Certificate | None = None) -> Iterator[Mailbox]:
-    """Run aiosmtpd; with a certificate it wants STARTTLS and a login."""
-    from aiosmtpd.controller import Controller
-
-    mailbox = Mailbox()
-    mailbox.port = free_port()
-    wants_login: dict[str, Any] = {}
-    if certificate is not None:
-        wants_login = {
-            "tls_context": certificate.context(),
-            "auth_required": True,
-            "authenticator": mailbox.authenticate,
-        }
-    controller = Controller(mailbox, hostname="127.0.0.1", port=mailbox.port, **wants_login)
-    controller.start()
-    try:
-        yield mailbox
-    finally:
-        controller.stop()
-
-
 def trusting(certificate: Certificate) -> dict[str, str]:
     """Change the manifest so that curl trusts our own certificate."""
     lines = "".join(f"    {line}\n" for line in certificate.text.splitlines())
@@ -524,7 +481,7 @@ async def test_the_right_login_delivers_and_shows_nowhere(
     house: House, certificate: Certificate
 ) -> None:
     """It goes from its file to the server, and to nobody else."""
-    with real_server(certificate) as mailbox:
+    with real_server(certificate, PASSWORD) as mailbox:
         receipt = await send(
             house,
             f"smtp://localhost:{mailbox.port}",
@@ -545,7 +502,7 @@ async def test_a_wrong_login_is_undelivered_and_shows_nowhere(
     house: House, certificate: Certificate
 ) -> None:
     """A login comes before the message, so a no to it is a no to everything."""
-    with real_server(certificate) as mailbox:
+    with real_server(certificate, PASSWORD) as mailbox:
         receipt = await send(
             house,
             f"smtp://localhost:{mailbox.port}",
@@ -581,7 +538,7 @@ async def test_a_login_is_not_sent_to_a_server_whose_certificate_is_not_trusted(
     house: House, certificate: Certificate
 ) -> None:
     """Encrypted to a stranger is not secret."""
-    with real_server(certificate) as mailbox:
+    with real_server(certificate, PASSWORD) as mailbox:
         receipt = await send(house, f"smtp://localhost:{mailbox.port}", secrets={"login": LOGIN})
 
     assert end(receipt) == ("undelivered", "TLS_FAILED")

@@ -18,6 +18,17 @@ RIGHT: dict[str, dict[str, Any]] = {
         "sender": "ana@example.org",
         "to": ["bo@example.org", "c.y+x@example.org"],
     },
+    "mail.draft.send": {
+        "store": "/home/ana/a mail store",
+        "draft": "d-17_a",
+        "server": "mail.example.org",
+        "port": 587,
+    },
+    "mail.schedule": {
+        "store": "/home/ana/mail",
+        "draft": "d1",
+        "at": "2190-05-01T09:30:00+02:00",
+    },
     "http.post": {
         "url": "https://api.example.org:8443/hook?q=1&r=%22#x@y",
         "content_type": "text/plain; charset=utf-8",
@@ -71,6 +82,25 @@ WRONG: list[tuple[str, dict[str, Any]]] = [
             ["bo@example.org", "bo@example.org"],
             ["bo"],
         )
+    ],
+    *[
+        (tool, {"store": store})
+        for tool in ("mail.draft.send", "mail.schedule")
+        for store in ("mail", "-mail", "/", "//mail", "/mail/", "", "/a\nb", "+inbox", "~/mail")
+    ],
+    *[
+        (tool, {"draft": draft})
+        for tool in ("mail.draft.send", "mail.schedule")
+        for draft in ("", "../d1", "a/b", ",d1", "d1.orig", "d1\n", "-help", "+inbox", "d 1", "d@1")
+    ],
+    *[
+        ("mail.draft.send", {"server": server})
+        for server in ("", "-snoop", "a b", "localhost:25", "a/b", "localhost\n", "[::1]")
+    ],
+    *[("mail.draft.send", {"port": port}) for port in (0, 65536, -1, "25", 2.5)],
+    *[
+        ("mail.schedule", {"at": at})
+        for at in ("soon", "2190-05-01T09:30:00", "2190-05-01", "", "-1", "2190-05-01T09:30:00Z\n")
     ],
     *[
         ("http.post", {"url": url})
