@@ -91,7 +91,10 @@ def test_a_tool_whose_command_is_missing_is_named_with_what_to_do(cli: Cli) -> N
     assert tools["test.gone"]["todo"] in said.out
 
 
-@pytest.mark.parametrize("shipped", ["file.copy", "git.push", "http.post", "mail.send"])
+@pytest.mark.parametrize(
+    "shipped",
+    ["file.copy", "git.push", "http.post", "mail.draft.send", "mail.schedule", "mail.send"],
+)
 def test_the_shipped_tools_are_told(cli: Cli, shipped: str) -> None:
     """They are loaded without any option."""
     assert shipped in cli("doctor").out
