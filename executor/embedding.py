@@ -224,6 +224,7 @@ async def open_executor(
             ``freezing.private-store`` or ``isolation.probed``; nothing is open then.
     """
     settings = config if isinstance(config, Config) else read_config(config)
+    forced_window = duplicate_window_from_environment()
     directory = open_directory(Path(state or settings.state or default_directory()))
     paths = (*settings.manifests, *_texts(manifests))
     base = _current_directory()
@@ -234,7 +235,6 @@ async def open_executor(
     tools = load_tools(paths, packs=settings.packs)
     if unknown := list(configs.unknown_secrets(settings, tools)):
         raise invalid_config("\n".join(unknown))
-    forced_window = duplicate_window_from_environment()
     try:
         blobs = Blobs(directory)
         receipts = Receipts(directory)

@@ -263,7 +263,12 @@ class Gate:
         statement = receipt.statement()
         if attempt.claim is not None:
             claim, attempt.claim = attempt.claim, None
-            await self.ledger.settle(claim, said, clock.moment(), draft=encode(statement))
+            try:
+                await self.ledger.settle(claim, said, clock.moment(), draft=encode(statement))
+            except Exception as fault:
+                if not isinstance(fault, Unverified):
+                    attempt.claim = claim  # a bug of ours: it is still to be settled, as in doubt
+                raise
             if self._file(attempt.id, statement, room):
                 self.ledger.recorded(attempt.id)
             else:  # the ledger has it, and whoever is asked for it or opens it next writes it

@@ -163,7 +163,7 @@ class Ledger:
 
         try:
             return await self.writer.write(work)
-        except Exception:
+        except Unverified:
             self.writer.owe(work)
             raise
 

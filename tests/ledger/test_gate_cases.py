@@ -292,7 +292,7 @@ async def test_22_d_the_wall_clock_is_set_after_the_end_is_refused_as_delivered(
 
 
 # rule: ledger.clock
-async def test_22_d_the_window_ends_by_the_clock_that_nobody_sets(
+async def test_22_d_until_the_other_clock_has_passed_it_too_is_refused_as_delivered(
     post: Post, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A control for the tests that set the other one."""
