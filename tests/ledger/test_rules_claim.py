@@ -290,7 +290,7 @@ def test_no_refusal_says_that_it_did_not_happen(state: Any, code: str | None) ->
         assert "may have happened" in because
 
 
-# rule: ledger.claim-first
+# rule: ledger.by-attempt
 def test_a_claim_changes_nothing_but_its_own_state() -> None:
     """What is asked for and what is on record must be the same."""
     asked = wanted(key="k" * 32)

@@ -312,7 +312,10 @@ def test_a_text_that_is_declared_as_no_address_keeps_its_case() -> None:
 
 ASKED = manifest(parameters={"a": TEXT, "b": TEXT})
 PAIR = manifest(
-    parameters={"a": TEXT, "b": TEXT}, required=["a", "b"], account="{a} {b}", identity=["a"]
+    parameters={"a": TEXT, "b": TEXT, "c": TEXT},
+    required=["a", "b"],
+    account="{a} {b}",
+    identity=["c"],
 )
 
 
@@ -375,13 +378,7 @@ def test_two_accounts_never_share_a_fingerprint(
     one: tuple[str, str], other: tuple[str, str]
 ) -> None:
     """Whatever separators are in them; equal are only those that are equal in NFC."""
-    tool = manifest(
-        parameters={"a": TEXT, "b": TEXT, "c": TEXT},
-        required=["a", "b"],
-        account="{a} {b}",
-        identity=["c"],
-    )
-    prints = [of({"a": a, "b": b, "c": "x"}, (), tool) for a, b in (one, other)]
+    prints = [of({"a": a, "b": b, "c": "x"}, (), PAIR) for a, b in (one, other)]
     equal = [canonical(text) for text in one] == [canonical(text) for text in other]
     event(f"equal: {equal}")
 
@@ -423,6 +420,38 @@ requests = st.tuples(
     documents,
     others,
 )
+
+
+# rule: ledger.identity
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"a": "x"}, {"b": "x"}),
+        ({"a": "x", "b": ""}, {"a": "", "b": "x"}),
+        ({"a": "xy", "b": "z"}, {"a": "x", "b": "yz"}),
+        ({"a": "b"}, {"ab": ""}),
+        ({"many": ["x", "y"]}, {"many": ["x y"]}),
+        ({"many": ["x", "y"]}, {"many": ["x", "y", ""]}),
+        ({"many": ["x"]}, {"a": "x"}),
+        ({"on": True}, {"n": 1}),
+    ],
+)
+def test_what_is_said_under_one_name_is_not_said_under_another(
+    one: dict[str, Any], other: dict[str, Any]
+) -> None:
+    """To Bo with copy to Cy is not to Cy with copy to Bo."""
+    assert of(one, (), WORDS) == of(dict(one), (), WORDS)
+
+    assert of(one, (), WORDS) != of(other, (), WORDS)
+
+
+# rule: ledger.identity
+def test_a_file_in_another_slot_is_another_thing() -> None:
+    """What is attached is not what is said."""
+    there, here = (FrozenFile(slot, "a.txt", 1, "0" * 64) for slot in ("doc", "more"))
+    assert of({}, (there,), WORDS) == of({}, (there,), WORDS)
+
+    assert of({}, (there,), WORDS) != of({}, (here,), WORDS)
 
 
 def decomposed(value: Any) -> Any:
