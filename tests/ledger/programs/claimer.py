@@ -10,6 +10,7 @@ SQLite for one without the fix.
 import os
 import signal
 import sys
+import threading
 from pathlib import Path
 
 import trio
@@ -23,7 +24,7 @@ def stop_in_the_middle() -> None:
     add = ledger._values
 
     def stopped(attempt: object) -> object:
-        os.kill(os.getpid(), signal.SIGSTOP)
+        signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)  # this thread, at once
         return add(attempt)  # type: ignore[arg-type]
 
     ledger._values = stopped  # type: ignore[assignment]
