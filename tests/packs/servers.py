@@ -5,6 +5,7 @@ complete.
 """
 
 import os
+import re
 import socket
 import ssl
 import struct
@@ -51,9 +52,9 @@ class Wire:
 
 
 @contextmanager
-def listening(serve: Callable[[Wire], None]) -> Iterator[int]:
+def listening(serve: Callable[[Wire], None], port: int = 0) -> Iterator[int]:
     """Serve each connection in a thread of its own; gives the port."""
-    door = socket.create_server((LOCALHOST, 0))
+    door = socket.create_server((LOCALHOST, port))
     threads: list[threading.Thread] = []
     open_sockets: list[socket.socket] = []
 
@@ -227,6 +228,14 @@ class Http:
     def url(self) -> str:
         return f"http://{LOCALHOST}:{self.port}/hook"
 
+    @property
+    def keys(self) -> list[str]:
+        """The ``Idempotency-Key`` of each."""
+        found = [
+            re.findall(r"(?i)\r\nidempotency-key: *(.*?)\r\n", head) for head, _ in self.requests
+        ]
+        return [key for keys in found for key in keys]
+
     def serve(self, wire: Wire) -> None:
         head = b""
         while not head.endswith(b"\r\n\r\n"):
@@ -250,10 +259,10 @@ class Http:
 
 
 @contextmanager
-def http(answer: Reply) -> Iterator[Http]:
+def http(answer: Reply, port: int = 0) -> Iterator[Http]:
     """Run an HTTP server that gives one answer to everything."""
     server = Http(answer)
-    with listening(server.serve) as server.port:
+    with listening(server.serve, port) as server.port:
         yield server
 
 

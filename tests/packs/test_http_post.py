@@ -1,6 +1,7 @@
 """http.post, by the real curl, to servers that behave and to servers that do not."""
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.client import HTTPConnection
@@ -9,18 +10,21 @@ from typing import Any
 import pytest
 
 from executor import Receipt
+from executor.embedding import open_ledger
+from executor.refusal import Refused
 from tests.house import House
 from tests.packs.servers import Certificate, Http, Reply, Wire, free_port, http, listening
 from tests.packs.shipped import end, run
 
 pytestmark = pytest.mark.usefixtures("curl")
 SOON = {"deadline: 300 s": "deadline: 2 s"}
+OPTIONS = ("changes", "secrets", "allow_duplicate")
 BODY = b'{"hello": "\xc3\xa4"}\r\n\n'
 
 
 async def post(house: House, url: str, body: bytes = BODY, /, **given: Any) -> Receipt:
     """Post a body; other parameters may be given."""
-    options = {key: given.pop(key) for key in ("changes", "secrets") if key in given}
+    options = {key: given.pop(key) for key in OPTIONS if key in given}
     files = {"body": str(house.file("body.json", body))}
     return await run(house, "http.post", {"url": url, **given}, files, **options)
 
@@ -281,6 +285,105 @@ async def test_a_no_with_an_id_is_a_no(house: House) -> None:
         receipt = await post(house, server.url)
 
     assert end(receipt) == ("undelivered", "HTTP_REJECTED")
+
+
+# -- the key that a server knows again ------------------------------------------------------------
+
+
+# rule: ledger.idempotency-key
+async def test_the_same_post_has_the_same_key_when_it_is_asked_again(house: House) -> None:
+    """The server may have heard of it after all, whatever we took for proof."""
+    port = free_port()
+    url = f"http://127.0.0.1:{port}/hook"
+    nobody = await post(house, url)
+    with http(answer("429 Later"), port) as server:
+        later = await post(house, url)
+    with http(answer("200 OK"), port) as again:
+        taken = await post(house, url)
+
+    assert [end(nobody), end(later), end(taken)] == [
+        ("undelivered", "CONNECT_FAILED"),
+        ("undelivered", "HTTP_REJECTED"),
+        ("delivered", None),
+    ]
+    [key] = server.keys
+    assert re.fullmatch("[0-9a-f]{32}", key)
+    assert again.keys == [key]
+    for receipt in (nobody, later, taken):
+        assert receipt.action is not None
+        assert f"Idempotency-Key: {key}" in receipt.action.argv
+
+
+# rule: ledger.idempotency-key
+async def test_another_post_has_another_key(house: House) -> None:
+    """A server that knows a key drops what comes under it."""
+    with http(answer("200 OK")) as server:
+        first = await post(house, server.url)
+        await post(house, server.url, b"another body")
+        await post(house, server.url + "/elsewhere")
+        await post(house, server.url, content_type="text/plain")
+        await post(house, server.url, allow_duplicate=first.attempt)
+
+    assert len(set(server.keys)) == len(server.requests) == 5
+
+
+KNOWN_FOR_AN_HOUR = {"idempotency: {}": "idempotency: {window: 1 h}"}
+
+
+@contextmanager
+def remembering() -> Iterator[tuple[Http, list[bytes]]]:
+    """Run a server that does a thing once for each key, and loses its first answer."""
+    done: dict[str, bytes] = {}
+
+    def take(wire: Wire) -> None:
+        known = server.keys[-1] in done
+        done.setdefault(server.keys[-1], server.requests[-1][1])
+        if not known:
+            wire.close()
+        wire.say(answer("200 OK", b'{"id": "evt_17"}'))
+
+    with http(take) as server:
+        effects: list[bytes] = []
+        yield server, effects
+        effects.extend(done.values())
+
+
+# rule: ledger.idempotency-key
+async def test_inside_the_time_that_a_server_knows_a_key_an_unresolved_post_goes_out_again(
+    house: House,
+) -> None:
+    """The server takes both for one, and tells what became of it."""
+    with remembering() as (server, effects):
+        first = await post(house, server.url, changes=KNOWN_FOR_AN_HOUR)
+        second = await post(house, server.url, changes=KNOWN_FOR_AN_HOUR)
+
+    assert end(first) == ("unresolved", "OUTCOME_UNKNOWN")
+    assert end(second) == ("delivered", None)
+    assert second.ledger is not None
+    assert second.ledger.resend
+    assert len(server.keys) == 2
+    assert len(set(server.keys)) == 1
+    assert effects == [BODY]
+    async with open_ledger(state=house.state) as ledger:
+        settled = ledger.find(first.attempt)
+    assert settled is not None
+    assert (settled.state, settled.decided_by) == ("delivered", "resend")
+
+
+# rule: ledger.idempotency-key
+# rule: ledger.unresolved
+async def test_without_a_time_that_the_server_knows_a_key_an_unresolved_post_is_refused(
+    house: House,
+) -> None:
+    """Most servers do not look at the header at all."""
+    with remembering() as (server, effects):
+        first = await post(house, server.url)
+        with pytest.raises(Refused) as no:
+            await post(house, server.url)
+
+    assert end(first) == ("unresolved", "OUTCOME_UNKNOWN")
+    assert no.value.code == "DUPLICATE_UNRESOLVED"
+    assert (len(server.requests), effects) == (1, [BODY])
 
 
 # -- lies -----------------------------------------------------------------------------------------

@@ -446,11 +446,11 @@ async def test_a_draft_that_is_still_there_is_evidence_of_nothing(
     house: House, store: Store, old: bool
 ) -> None:
     """The server may have the message, and only its answer was lost."""
-    if old:
-        store.draft(name=",d1")
     with smtp(message=close) as server:
         async with opened(house, TOOL) as executor:
             first = await unresolved(executor, store, server.port)
+            if old:
+                store.draft(name=",d1")
 
             found, answer = await executor.gate.find_out(first.attempt, "ana")
             notes = executor.gate.ledger.notes(first.attempt)
