@@ -37,7 +37,7 @@ SECONDS = st.sampled_from([1, 899, 900, 3600, 10**6])
 STEPS = st.sampled_from([-(10**6), -3600, 0, 3600])
 NUMBERS = st.integers(0, 11)
 NAMED = st.none() | st.none() | NUMBERS
-HOW = st.sampled_from(["claim", "give up", "and wait", "and hear", "and hear"])
+HOW = st.sampled_from(["claim", "give up", "much later", "and wait", "and hear", "and hear"])
 ANSWER = st.tuples(st.booleans(), NUMBERS)
 WORDS = st.sampled_from(["delivered", "released"])
 
@@ -101,7 +101,11 @@ class World(RuleBasedStateMachine):
             return
         if how == "give up":
             self.settle_both(name, ledger.bail_out("CANCELLED", "It was given up."))
-        elif self.dispatch(name, happens[0]) and how == "and hear":
+            return
+        if how == "much later":  # an approval takes its time, and meanwhile an old result comes
+            self.go_on(which, "late", happens)
+            self.wait(3600 * (which % 2))
+        if self.dispatch(name, happens[0]) and how == "and hear":
             self.come_back(name, happens[1])
 
     @rule(choice=NUMBERS, kind=st.sampled_from(["dispatch", "answer", "late"]), happens=ANSWER)
