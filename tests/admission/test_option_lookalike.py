@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.admission.forge import admit, refused, tool
@@ -129,6 +129,7 @@ def test_a_files_name_never_begins_with_a_dash() -> None:
     pieces=st.lists(st.sampled_from(["a", "b", "c", "=", " ", ""]), min_size=1, max_size=4),
     values=st.lists(st.text(st.sampled_from("-a "), max_size=3), min_size=3, max_size=3),
 )
+@example(["a", "b"], ["", "-a", ""])
 def test_no_argument_begins_with_a_dash_of_a_callers_option_lookalike(
     pieces: list[str], values: list[str]
 ) -> None:
