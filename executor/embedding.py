@@ -97,6 +97,7 @@ class Executor:
         with trio.CancelScope(shield=True):  # a caller that gives up does so in the gate
             try:
                 await trio.to_thread.run_sync(self.gate.freezer.blobs.sweep, retention)
+                self.gate.receipts.sweep()
             except OSError as failed:
                 log.warning("old copies could not be removed: %s", failed)
             try:

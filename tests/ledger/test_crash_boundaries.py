@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from executor import Refused, Request
+from executor import Config, Refused, Request
+from executor.units import Duration
 from tests.house import House
 from tests.ledger.crash.post import Post, answer, until
 
@@ -210,4 +211,21 @@ async def test_an_executor_that_is_open_meanwhile_settles_what_a_killed_one_left
     assert len(post.sent) == (boundary != "after the dispatch's commit")
     async with post.open():
         pass
+    await post.is_all_on_record()
+
+
+# rule: ledger.crash
+async def test_an_executor_that_stays_open_tidies_up_after_killed_ones_by_itself(
+    house: House,
+) -> None:
+    """Nobody may ever ask for the same again, and a person still has to hear of it."""
+    post = Post(house)
+    async with post.open(config=Config(retention=Duration(0))) as executor:
+        post.dies(post.request(), "after the dispatch's commit")
+        assert (await executor.run(post.request())).status == "delivered"
+
+        [left, _] = executor.gate.ledger.newest(2)[::-1]
+
+    assert (left.state, left.code) == ("unresolved", "EXECUTOR_GONE")
+    assert post.receipts()[left.id]["result"]["status"] == "unresolved"
     await post.is_all_on_record()

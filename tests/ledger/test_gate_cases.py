@@ -551,6 +551,9 @@ async def test_46_the_client_calls_again_while_it_runs_and_after_it_is_refused_a
     assert no.value.earlier is not None
     assert no.value.earlier.receipt == receipt.attempt in post.receipts()
     assert no.value.earlier.result_id == "m-7"
+    assert no.value.receipt is not None
+    said = post.receipts()[no.value.receipt.attempt]
+    assert said["earlier"] == no.value.receipt.result()["earlier"] == no.value.earlier.facts()
     assert post.sent == ["to ana"]
 
 

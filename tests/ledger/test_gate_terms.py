@@ -403,3 +403,45 @@ async def test_a_resend_whose_window_ends_before_its_dispatch_is_refused_and_rel
     assert (later.state, later.dispatched) == ("released", None)
     assert post.sent == ["to ana"]
     await post.is_all_on_record()
+
+
+# -- forgetting -----------------------------------------------------------------------------------
+
+
+# rule: ledger.pruning
+async def test_what_is_old_is_forgotten_at_the_next_opening_and_never_what_is_in_doubt(
+    post: Post, passes: Callable[[float], None]
+) -> None:
+    """The ledger must not grow for ever, and forgetting must not be a way to do it twice."""
+    config = Config(ledger=LedgerConfig(keep=Duration(3600)))
+    settled, open_one = post.request(), post.request()
+    async with post.open(config=config) as executor:
+        await executor.run(settled)
+        doubt = await in_doubt(post, executor, open_one)
+    for seconds, left in ((3599, 2), (2, 1)):
+        passes(seconds)
+        async with post.open(config=config):
+            assert len(await post.attempts()) == left
+
+    async with post.open(config=config) as executor:
+        assert (await refused(executor, open_one)).code == "DUPLICATE_UNRESOLVED"
+        assert (await executor.run(settled)).status == "delivered"
+    assert doubt.attempt in [one.id for one in await post.attempts()]
+
+
+# rule: ledger.pruning
+# rule: ledger.window
+async def test_a_window_that_is_made_longer_later_still_finds_what_it_has_to_block(
+    post: Post, passes: Callable[[float], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was kept for a minute must not be gone when an hour is asked for."""
+    config = Config(ledger=LedgerConfig(window=Duration(60), keep=Duration(0)))
+    request = post.request()
+    async with post.open(config=config) as executor:
+        await executor.run(request)
+    passes(600)
+    monkeypatch.setenv("EXECUTOR_DUPLICATE_WINDOW", "1 h")
+
+    async with post.open(config=config) as executor:
+        assert (await refused(executor, request)).code == "DUPLICATE_DELIVERED"
+    assert post.sent == ["to ana"]
