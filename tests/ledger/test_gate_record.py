@@ -1,7 +1,9 @@
 """On record: what the disk refuses is told as what it is, and is still owed."""
 
 import errno
+import json
 import os
+from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from executor import Receipt, Refused
 from executor.gate import Gate
 from executor.refusal import Unverified
+from executor.store import receipts
 from executor.store.database import Database
 from executor.store.receipts import Receipts
 from tests.house import House
@@ -166,3 +169,25 @@ async def test_a_receipt_that_another_wrote_meanwhile_is_not_written_over(
         await executor.gate.ledger.writer.pay()
         assert executor.gate.ledger.unrecorded(receipt.attempt) == []
     await post.is_all_on_record()
+
+
+# rule: ledger.crash
+def test_room_that_is_swept_before_it_is_locked_is_taken_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another executor opens in that instant and takes it for a killed one's."""
+    lock, sweeps = receipts.fcntl.flock, [Receipts(tmp_path).sweep]
+
+    def late(descriptor: int, how: int) -> None:
+        if sweeps:
+            assert sweeps.pop()() == 1
+        lock(descriptor, how)
+
+    monkeypatch.setattr(receipts.fcntl, "flock", late)
+    ours = Receipts(tmp_path)
+
+    room = ours.reserve("a")
+    ours.add("a", {"it": "lies here"}, room)
+
+    assert json.loads(ours.path("a").read_bytes()) == {"it": "lies here"}
+    assert [path.name for path in (tmp_path / "receipts").iterdir()] == ["a.json"]
