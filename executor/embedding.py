@@ -110,12 +110,15 @@ class Executor:
         gate, now = self.gate, clock.moment()
         await gate.ledger.recover(now)
         gate.publish()
-        windows = [
-            rules.window(tool.manifest, gate.window, gate.forced_window)
-            for tool in gate.tools.values()
-        ]
-        keep = max(self._settings.ledger.keep, gate.window, *windows)
-        await gate.ledger.prune(keep, now, most=TIDIED_AT_ONCE)
+        await gate.ledger.prune(self.keep, now, most=TIDIED_AT_ONCE)
+
+    @property
+    def keep(self) -> float:
+        """Give the seconds that settled attempts stay, at least for as long as one can block."""
+        gate = self.gate
+        manifests = [tool.manifest for tool in gate.tools.values()]
+        windows = [rules.window(one, gate.window, gate.forced_window) for one in manifests]
+        return max(self._settings.ledger.keep, gate.window, *windows)
 
     def receipt_path(self, receipt: Receipt) -> Path:
         """Give the file that a receipt lies in."""
@@ -282,6 +285,10 @@ async def open_executor(
             finally:
                 with trio.CancelScope(shield=True):
                     await executor.until_idle()
+                    try:
+                        await ledger.pay()
+                    except Refused:
+                        owners.keep_lock(owner)
 
 
 @asynccontextmanager

@@ -265,6 +265,14 @@ class Gate:
             claim, attempt.claim = attempt.claim, None
             try:
                 await self.ledger.settle(claim, said, clock.moment(), draft=encode(statement))
+            except Unverified:
+                if room is None:
+                    raise
+                # The disk may be full: what was kept free for the receipt is the ledger's now, and
+                # the ledger has the receipt too.
+                room.close()
+                room = None
+                await self.ledger.pay()
             except Exception as fault:
                 if not isinstance(fault, Unverified):
                     attempt.claim = claim  # a bug of ours: it is still to be settled, as in doubt

@@ -70,6 +70,7 @@ TABLE: tuple[Row, ...] = (
     Row("ledger.in-flight", "DUPLICATE_IN_FLIGHT", "claim", "wait"),
     Row("ledger.delivered", "DUPLICATE_DELIVERED", "claim", "stop"),
     Row("ledger.unresolved", "DUPLICATE_UNRESOLVED", "claim", "ask"),
+    Row("ledger.override-beside", "UNKNOWN_ATTEMPT", "claim", "fix"),
     Row("ledger.better-known", "LOOKUP_FAILED", "look-up", "fix"),
     Row("ledger.single-dispatch", "CLAIM_LOST", "dispatch", "ask"),
     Row("ledger.full-disk", "STORE_UNAVAILABLE", "claim", "retry"),

@@ -236,7 +236,7 @@ def _earlier(earlier: "Earlier", place: str, where: str, verifying: str | None) 
 def _on_ledger(receipt: "Receipt") -> list[str]:
     """Say where this action is not guarded as usual."""
     lines = []
-    asked, ledger = receipt.request.allow_duplicate, receipt.ledger
+    ledger = receipt.ledger
     if ledger is not None and ledger.window_ms == 0:
         lines.append(
             styled("  UNGUARDED  the window for duplicates is 0: ", "yellow")
@@ -244,10 +244,6 @@ def _on_ledger(receipt: "Receipt") -> list[str]:
         )
     if ledger is not None and ledger.beside is not None:
         lines.append(f"  beside     attempt {printable(ledger.beside)}, which it was told to allow")
-    elif ledger is not None and asked is not None:
-        lines.append(
-            f"  beside     nothing: there is no earlier attempt {printable(asked)} at this action"
-        )
     if ledger is not None and ledger.resend:
         lines.append("  resend     under the idempotency key of an unresolved attempt")
     return lines

@@ -37,9 +37,15 @@ def boot() -> str:
 
 
 @cache
+def time_namespace() -> str:
+    """Name the time namespace, nothing on a kernel without them."""
+    try:
+        return str(os.stat(_TIME_NAMESPACE).st_ino)
+    except OSError:
+        return ""
+
+
+@cache
 def _time_line() -> str:
     """Name what the ticks count from: a time namespace can have its own beginning."""
-    try:
-        return f"{boot()}/{os.stat(_TIME_NAMESPACE).st_ino}"
-    except OSError:  # a kernel without time namespaces
-        return boot()
+    return f"{boot()}/{time_namespace()}"

@@ -36,6 +36,7 @@ class Owners:
     def __init__(self, directory: Path) -> None:
         self._directory = directory / "owners"
         self._directory.mkdir(mode=0o700, exist_ok=True)
+        self._kept: set[str] = set()
 
     @contextlib.contextmanager
     def registered(self) -> Iterator[Owner]:
@@ -65,9 +66,14 @@ class Owners:
             yield owner
         finally:
             if owner.id in _OPEN_HERE:  # else this is a fork, and the owner its parent
-                with contextlib.suppress(OSError):
-                    path.unlink(missing_ok=True)
+                if owner.id not in self._kept:
+                    with contextlib.suppress(OSError):
+                        path.unlink(missing_ok=True)
                 os.close(_OPEN_HERE.pop(owner.id))
+
+    def keep_lock(self, owner: Owner) -> None:
+        """Leave the file of one that still owes something: a free lock is proof, none is not."""
+        self._kept.add(owner.id)
 
     def is_gone(self, owner: Owner) -> bool:
         """Say whether an owner is proven to be gone."""
@@ -124,8 +130,8 @@ def _locked(path: Path) -> int:
 
 
 def _namespace() -> str:
-    """Name the PID namespace that this process counts in."""
+    """Name what numbers and starts of processes count in: the PID and the time namespace."""
     try:
-        return str(os.stat("/proc/self/ns/pid").st_ino)
+        return f"{os.stat('/proc/self/ns/pid').st_ino} {clock.time_namespace()}"
     except OSError:
         return ""

@@ -88,13 +88,20 @@ def claim(wanted: Attempt, earlier: Sequence[Attempt], terms: Terms, now: Moment
     Args:
         earlier: every attempt on record with its fingerprint, in the order of their claims.
     Raises:
-        Refused: ``ledger.in-flight``, ``ledger.delivered`` or ``ledger.unresolved``.
+        Refused: ``ledger.in-flight``, ``ledger.delivered``, ``ledger.unresolved``, or
+            ``ledger.override-beside`` for a `beside` that is no attempt at this action.
     """
     resend = _check_nothing_in_the_way(wanted, earlier, terms, now, asked=now)
-    known = any(attempt.id == terms.beside for attempt in earlier)
-    return msgspec.structs.replace(
-        wanted, state="reserved", beside=terms.beside if known else None, resend=resend
-    )
+    if terms.beside is not None and all(attempt.id != terms.beside for attempt in earlier):
+        raise Refused(
+            "ledger.override-beside",
+            "UNKNOWN_ATTEMPT",
+            because=f"The request says `allow_duplicate: {terms.beside}`, but the ledger has no "
+            "such attempt at this action.",
+            todo="Leave it out; if the action is refused as a duplicate, name the attempt that the "
+            "refusal names.",
+        )
+    return msgspec.structs.replace(wanted, state="reserved", beside=terms.beside, resend=resend)
 
 
 def _check_nothing_in_the_way(
@@ -455,6 +462,8 @@ def notes_of(before: Attempt | None, after: Attempt, said: Settlement, at: str) 
     """Say what goes beside the state of an attempt that was settled late, or by another."""
     if said.by in DECISIONS:
         return
+    if before is not None and (before.state, before.decided_by) == (said.state, said.by):
+        return  # said once more: the store was not sure that it had taken it
     if before is None:
         yield Note(after.id, at, "pruned", said.by, f"It settled as {said.state} after that.")
     elif before.state not in ("reserved", "dispatching"):

@@ -483,7 +483,7 @@ def _check_file(path: Path) -> None:
 def _identity(path: str) -> tuple[int, int] | None:
     try:
         facts = os.lstat(path)
-    except FileNotFoundError:
+    except OSError:
         return None
     return facts.st_dev, facts.st_ino
 

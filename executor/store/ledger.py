@@ -4,8 +4,9 @@ What a change is, `rules/ledger.py` says; here it is read, decided and written u
 """
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -167,6 +168,14 @@ class Ledger:
             self.writer.owe(work)
             raise
 
+    async def pay(self) -> None:
+        """Write what is still owed.
+
+        Raises:
+            Unverified: ``ledger.full-disk`` or ``ledger.sound-store``.
+        """
+        await self.writer.pay()
+
     def recorded(self, name: str) -> None:
         """Say that an attempt's receipt lies in its file; that need not be durable by itself."""
         self.writer.owe(lambda session: session.run(_PUT_DRAFT, id=name, draft=None))
@@ -219,6 +228,7 @@ class Ledger:
             kind: NoteKind = "resolved" if said.by == "person" else "evidence"
             text = f"{said.state}{f' (id {said.result_id!r})' if said.result_id else ''}: {why}"
             _put_note(session, Note(name, now.at, kind, who, text))
+            _settle_resent(session, decided, said, now)
             return decided
 
         return await self.writer.write(work)
@@ -238,16 +248,14 @@ class Ledger:
         """
         gone, looked, after = 0, 0, 0
         while most is None or looked < most:
-            batch = self.database.read(
-                lambda session, after=after: _attempts(  # type: ignore[misc]
-                    session, _SETTLED_AFTER, after=after, most=BATCH
-                )
-            )
+            look = partial(_settled_after, after=after)
+            batch = self.database.read(look)
             if not batch:
                 break
+            if any(rules.prunable(one, keep, now) for one in batch):
+                # It may have changed since it was looked at, so it is looked at again.
+                gone += await self.writer.write(partial(_prune, after=after, keep=keep, now=now))
             looked, after = looked + len(batch), batch[-1].number
-            if old := [one.id for one in batch if rules.prunable(one, keep, now)]:
-                gone += await self.writer.write(_removal(old, keep, now))
         return gone
 
     # -- looking ----------------------------------------------------------------------------------
@@ -349,29 +357,35 @@ class Ledger:
             _put_note(session, note)
         if after.alarm is not None:
             log.error("attempt %s: a late result contradicts: %s", after.id, after.alarm)
-        if after.resend:
-            others = _attempts(session, _BY_FINGERPRINT, fingerprint=after.fingerprint)
-            for other in rules.resent(after, others, said, now):
-                session.run(_CHANGE, **_values(other))
-                _put_note(
-                    session, Note(other.id, now.at, "evidence", "resend", other.because or "")
-                )
+        _settle_resent(session, after, said, now)
         return after
 
 
-def _removal(names: Sequence[str], keep: float, now: Moment) -> Callable[[Session], int]:
-    def work(session: Session) -> int:
-        gone = 0
-        for name in names:
-            attempt = _attempt(session, name)  # it may have changed since it was looked at
-            unchanged = attempt is not None and rules.prunable(attempt, keep, now)
-            if unchanged and _draft(session, name) is None:
-                session.run(_REMOVE, id=name)
-                session.run(_REMOVE_NOTES, attempt=name)
-                gone += 1
-        return gone
+def _settle_resent(session: Session, after: Attempt, said: Settlement, now: Moment) -> None:
+    """Settle what went out before under the same key."""
+    if not after.resend:
+        return
+    others = _attempts(session, _BY_FINGERPRINT, fingerprint=after.fingerprint)
+    for other in rules.resent(after, others, said, now):
+        session.run(_CHANGE, **_values(other))
+        _put_note(session, Note(other.id, now.at, "evidence", "resend", other.because or ""))
 
-    return work
+
+def _settled_after(session: Session, after: int) -> list[Attempt]:
+    return _attempts(session, _SETTLED_AFTER, after=after, most=BATCH)
+
+
+def _prune(session: Session, after: int, keep: float, now: Moment) -> int:
+    # What is still open at the same action needs the earlier ones: a provider's window counts from
+    # the first.
+    unfinished = {one.fingerprint for one in _attempts(session, _UNFINISHED)}
+    gone = 0
+    for one in _settled_after(session, after):
+        if one.fingerprint not in unfinished and rules.prunable(one, keep, now):
+            session.run(_REMOVE, id=one.id)
+            session.run(_REMOVE_NOTES, attempt=one.id)
+            gone += 1
+    return gone
 
 
 def _attempt(session: Session, name: str) -> Attempt | None:

@@ -172,14 +172,16 @@ def test_a_request_file_can_name_the_attempt_that_is_known(cli: Cli, namespaced:
 
 
 # rule: ledger.override-beside
-def test_an_attempt_that_is_none_at_this_action_is_stood_beside_by_nothing(
+def test_an_attempt_that_is_none_at_this_action_is_refused_as_known(
     cli: Cli, namespaced: None
 ) -> None:
     """A slip in the id must not look as if it had counted."""
-    done = cli(*cli.fake(SENT), "--allow-duplicate", "0123456789")
+    words = cli.fake(SENT)
 
-    assert done.code == 0
-    assert "beside     nothing: there is no earlier attempt 0123456789 at this action" in done.out
+    done = cli(*words, "--allow-duplicate", "0123456789", "--json")
+
+    assert (done.code, done.result()["code"]) == (3, "UNKNOWN_ATTEMPT")
+    assert cli(*words).code == 0
 
 
 # rule: ledger.window

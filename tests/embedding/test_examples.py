@@ -44,15 +44,13 @@ def test_trio() -> None:
             except Refused as no:
                 print(no.rule, no.code, no.because, no.todo)
 
-            try:
-                await ex.run(copy_as("2026-11.txt"))  # the answer was lost, so it is asked again
-            except Refused as no:
-                print(no.code, no.earlier)
+            with pytest.raises(Refused) as again:  # the answer was lost, so it is asked again
+                await ex.run(copy_as("2026-11.txt"))
 
-                assert receipt.status == "delivered"
-                assert no.code == "DUPLICATE_DELIVERED"
-                assert no.earlier is not None
-                assert no.earlier.attempt == receipt.attempt
+            assert receipt.status == "delivered"
+            assert again.value.code == "DUPLICATE_DELIVERED"
+            assert again.value.earlier is not None
+            assert again.value.earlier.attempt == receipt.attempt
 
     trio.run(main)
 

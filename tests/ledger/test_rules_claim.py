@@ -205,7 +205,9 @@ def test_naming_what_is_no_attempt_at_this_action_opens_nothing() -> None:
     assert reserves(earlier, Terms(beside="a-1"))
 
     assert refused(earlier, Terms(beside="b-9")).code == "DUPLICATE_DELIVERED"
-    assert claim(wanted(), [], Terms(beside="b-9"), SOON).beside is None
+    no = refused([], Terms(beside="b-9"))
+    assert (no.rule, no.code, no.earlier) == ("ledger.override-beside", "UNKNOWN_ATTEMPT", None)
+    assert refused([attempt("a-1", "released")], Terms(beside="b-9")).code == "UNKNOWN_ATTEMPT"
 
 
 # rule: ledger.override-beside

@@ -223,6 +223,8 @@ class World(RuleBasedStateMachine):
             key=key,
         )
         expected = self.in_the_way(thing, known, key, now, now)
+        if name is not None and not known and expected in (None, "RESEND"):
+            expected = "UNKNOWN_ATTEMPT"
 
         reserved, code = tried(lambda: ledger.claim(wanted, self.same(thing), terms, now))
 

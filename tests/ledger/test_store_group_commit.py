@@ -155,6 +155,25 @@ async def test_what_is_owed_rides_with_the_next_commit(tmp_path: Path) -> None:
         assert [one.text for one in stand.ledger.notes("first")] == ["owed", "at the end"]
 
 
+# rule: ledger.full-disk
+async def test_what_is_owed_waits_until_the_store_can_take_it(tmp_path: Path) -> None:
+    """A store that fails twice must not cost what it failed to take."""
+    state = tmp_path / "state"
+    async with standing(state) as stand:
+        await stand.deliver("first")
+        note = "INSERT INTO notes VALUES ('first', 'b', 'recovered', 'd', 'owed')"
+        stand.ledger.writer.owe(lambda session: session.run(note))
+        (state / "ledger.db").rename(tmp_path / "aside")
+
+        for _ in range(2):
+            with pytest.raises(Unverified):
+                await stand.claim("second")
+
+        (tmp_path / "aside").rename(state / "ledger.db")
+        await stand.claim("third")
+        assert [one.text for one in stand.ledger.notes("first")] == ["owed"]
+
+
 # rule: ledger.group-commit
 async def test_what_is_owed_and_cannot_be_done_fails_alone_and_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
@@ -214,6 +233,7 @@ async def test_a_claim_that_is_cancelled_while_it_waits_is_neither_lost_nor_doub
 @pytest.mark.parametrize(
     ("moment", "names"),
     [("before", ["main"]), ("waiting", ["main", "other-0", "other-1"])],
+    ids=["before", "waiting"],
 )
 def test_an_interrupt_while_it_waits_neither_loses_nor_doubles_a_claim(
     tmp_path: Path, moment: str, names: list[str]

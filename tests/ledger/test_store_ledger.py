@@ -89,7 +89,11 @@ def test_every_field_of_an_attempt_comes_back_as_it_was_put_in(
 
 
 # rule: ledger.late-settle
-@pytest.mark.parametrize("odd", ["\ud800", "\udcff and more", "\0", "a\0b", "\U0010ffff", "'"])
+@pytest.mark.parametrize(
+    "odd",
+    ["\ud800", "\udcff and more", "\0", "a\0b", "\U0010ffff", "'"],
+    ids=["half", "byte", "nul", "nul-within", "last", "quote"],
+)
 async def test_a_settlement_is_not_lost_over_an_odd_character(tmp_path: Path, odd: str) -> None:
     """A command prints what it likes; what it delivered was delivered all the same."""
     async with standing(tmp_path / "state") as stand:
