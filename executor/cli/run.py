@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from executor.cli import signals, working
-from executor.cli.ledger import whole_id
+from executor.cli.ledger.parts import whole_id
 from executor.cli.options import opening, same_opening, same_store, user
 from executor.cli.output import print_json, tell_receipt
 from executor.effects.texts import read_text

@@ -1,0 +1,107 @@
+"""Keeping: forget what is old, and see whether all the rest is sound."""
+
+from typing import Any
+
+import click
+
+from executor.attempt import STATES
+from executor.cli import signals
+from executor.cli.ledger.parts import duration, json_option, with_ledger
+from executor.cli.ledger.words import many
+from executor.cli.options import storing
+from executor.cli.output import NOT_REPAIRED, print_json, printable, say, sentences, styled
+from executor.effects import clock
+from executor.embedding import duplicate_window_from_environment
+from executor.loading import read_config
+from executor.refusal import Refused
+from executor.store.ledger import Ledger
+
+UNSOUND = 3
+
+
+@click.command("prune", short_help="Forget settled attempts that are old.")
+@click.option(
+    "--older-than",
+    callback=duration,
+    metavar="DURATION",
+    help="Settled so long ago ('30 d').  [default: `ledger.keep` of the configuration, else 90 d]",
+)
+@json_option
+@storing
+def prune(older_than: float | None, as_json: bool, **options: Any) -> int:
+    """Forget settled attempts that are old and block nothing any more; receipts stay.
+
+    What is on its way or unresolved is never forgotten, nor what was delivered inside the window.
+    It goes on by itself, a little at a time, whenever an executor opens; this does all of it.
+
+    \b
+    Example:
+      executor ledger prune --older-than '30 d'
+    """
+    settings = read_config(options["config"])
+    keep = settings.ledger.keep if older_than is None else older_than
+    keep = max(keep, settings.ledger.window, duplicate_window_from_environment() or 0.0)
+    told: dict[str, Any] = {}
+
+    async def forget(ledger: Ledger) -> None:
+        gone = await ledger.prune(keep, clock.moment())
+        told.update(pruned=gone, kept=_counted(ledger))
+
+    with_ledger(options, forget)
+    if as_json:
+        print_json(told)
+    else:
+        kept = sum(told["kept"].values())
+        say(f"{many(told['pruned'])} forgotten, {kept} kept{_by_state(told['kept'])}.")
+    return 0
+
+
+@click.command("check", short_help="Read the whole store, and say whether it is sound.")
+@json_option
+@storing
+def check(as_json: bool, **options: Any) -> int:
+    """Read the whole store, and say whether it is sound; nothing is repaired.
+
+    Exits with 0 when it is, else with 3.
+
+    \b
+    Example:
+      executor ledger check
+    """
+    found: dict[str, Any] = {}
+
+    async def look(ledger: Ledger) -> None:
+        found.update(path=str(ledger.database.path), found=ledger.database.check())
+        if found["found"] is None:
+            found["counts"] = _counted(ledger)
+
+    try:
+        with_ledger(options, look)
+    except Refused as no:
+        if no.rule != "ledger.sound-store":
+            raise
+        found.update(found=no.because, todo=no.todo)
+    sound = found["found"] is None
+    code = 0 if sound else UNSOUND
+    signals.settle(code)
+    if as_json:
+        nothing = dict.fromkeys(("path", "found", "todo", "counts"))
+        print_json({"sound": sound} | nothing | found)
+    elif sound:
+        counts = found["counts"]
+        say(styled("The ledger is sound: ", "green") + printable(found["path"]))
+        say(f"{many(sum(counts.values()))}{_by_state(counts)}.")
+    else:
+        say(styled("The ledger is NOT sound.", "red", bold=True))
+        say("\n".join(sentences(found["found"], found.get("todo") or NOT_REPAIRED)))
+    return code
+
+
+def _counted(ledger: Ledger) -> dict[str, int]:
+    counts = ledger.counts()
+    return {state: counts.get(state, 0) for state in STATES}
+
+
+def _by_state(counts: dict[str, int]) -> str:
+    there = [f"{count} {state}" for state, count in counts.items() if count]
+    return f" ({', '.join(there)})" if there else ""
