@@ -200,12 +200,9 @@ class Gate:
         found = outcomes.found(lookup, finished)
         if found is None:
             same = self.ledger.same(action.fingerprint)
-            raise ledger.better_known(action.admitted.id, same) or Refused(
-                "ledger.better-known",
-                "LOOKUP_FAILED",
-                because=f"The look-up before the action failed. "
-                f"{outcomes.not_found(lookup, finished)}",
-                todo="Correct what it looked for, then ask again; nothing was started.",
+            why = outcomes.not_found(lookup, finished)
+            raise ledger.look_up_failed(
+                action.admitted.id, same, why, answered=finished.end == "exited"
             )
         return found
 

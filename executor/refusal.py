@@ -72,6 +72,7 @@ TABLE: tuple[Row, ...] = (
     Row("ledger.unresolved", "DUPLICATE_UNRESOLVED", "claim", "ask"),
     Row("ledger.override-beside", "UNKNOWN_ATTEMPT", "claim", "fix"),
     Row("ledger.better-known", "LOOKUP_FAILED", "look-up", "fix"),
+    Row("ledger.better-known", "LOOKUP_UNFINISHED", "look-up", "retry"),
     Row("ledger.single-dispatch", "CLAIM_LOST", "dispatch", "ask"),
     Row("ledger.full-disk", "STORE_UNAVAILABLE", "claim", "retry"),
     Row("ledger.sound-store", "STORE_UNAVAILABLE", "load", "ask"),

@@ -119,14 +119,14 @@ def _check_nothing_in_the_way(
     ]
     for attempt, found in in_the_way:
         if found == "in-flight":
-            raise duplicate(attempt, found)
+            raise duplicate(attempt, found, terms.beside)
     known = next((a.number for a in earlier if a.id == terms.beside), 0)
     resend = False
     for attempt, found in reversed(in_the_way):
         if attempt.number <= known:
             continue
         if not _may_resend(wanted, attempt, earlier, terms, now):
-            raise duplicate(attempt, found)
+            raise duplicate(attempt, found, terms.beside)
         resend = True
     return resend
 
@@ -150,6 +150,8 @@ def _may_resend(
     """Whether the provider will know the key again, and so take it for the same."""
     if attempt.state != "unresolved" or not wanted.key or attempt.key != wanted.key:
         return False
+    if attempt.action != wanted.action:
+        return False  # another manifest, or command: the key may have gone out in another way
     if attempt.alarm is not None:
         return False
     first = next((a.dispatched for a in earlier if a.key == wanted.key and a.dispatched), None)
@@ -163,15 +165,20 @@ def _surely_within(window: float, since: Moment, now: Moment) -> bool:
     return max(now.ticks - since.ticks, now.wall - since.wall) / 1000 < window
 
 
-def duplicate(attempt: Attempt, found: Obstacle) -> Refused:
-    """Give the refusal of an action that ``attempt`` stands in the way of."""
+def duplicate(attempt: Attempt, found: Obstacle, beside: str | None = None) -> Refused:
+    """Give the refusal of an action that ``attempt`` stands in the way of.
+
+    Args:
+        beside: the attempt that the request names as known, and that this one came after.
+    """
     earlier, name = Earlier.of(attempt), attempt.id
+    after = "" if beside is None else f" It is not attempt {beside}, which the request allows for."
     if found == "in-flight":
         return Refused(
             "ledger.in-flight",
             "DUPLICATE_IN_FLIGHT",
             because=f"The same action is on its way: attempt {name}, {attempt.state} since "
-            f"{attempt.claimed.at}. How it ends is not known yet.",
+            f"{attempt.claimed.at}.{after} How it ends is not known yet.",
             todo=f"Wait for its end (`executor ledger show {name}`).",
             earlier=earlier,
         )
@@ -181,8 +188,12 @@ def duplicate(attempt: Attempt, found: Obstacle) -> Refused:
         return Refused(
             "ledger.delivered",
             "DUPLICATE_DELIVERED",
-            because=f"The same action was delivered already: attempt {name}, at {at}{named}.",
-            todo="Take that for the answer. To deliver it once more on purpose, say "
+            because=f"The same action was delivered already: attempt {name}, at {at}{named}."
+            f"{after}",
+            # Who named one already may be a program that would name each in turn.
+            todo="Take that for the answer."
+            if beside is not None
+            else "Take that for the answer. To deliver it once more on purpose, say "
             f"`allow_duplicate: {name}`.",
             earlier=earlier,
         )
@@ -190,9 +201,9 @@ def duplicate(attempt: Attempt, found: Obstacle) -> Refused:
         "ledger.unresolved",
         "DUPLICATE_UNRESOLVED",
         because=f"The same action was started already, and may have happened: attempt {name}, "
-        f"{attempt.code or attempt.state}.",
-        todo=f"Let a person find out, and say so: `executor ledger resolve {name} --delivered` or "
-        "`--not-delivered`.",
+        f"{attempt.code or attempt.state}.{after}",
+        todo=f"Let a person look (`executor ledger show {name}`), and say what is so: `executor "
+        f"ledger resolve {name}` with `--delivered` or `--not-delivered`, and `--why`.",
         earlier=earlier,
     )
 
@@ -443,16 +454,33 @@ def prunable(attempt: Attempt, keep: float, now: Moment) -> bool:
 # -- a look-up that failed ------------------------------------------------------------------------
 
 
-def better_known(name: str, attempts: Sequence[Attempt]) -> Refused | None:
-    """Give what the ledger knows better than a look-up that failed, if it does.
+def look_up_failed(name: str, attempts: Sequence[Attempt], why: str, *, answered: bool) -> Refused:
+    """Give the refusal of an attempt whose look-up failed, by what the ledger knows better.
 
     A draft that its first send consumed is not found by the second; that is no fault of the
     look-up, even when the window is over.
+
+    Args:
+        name: the attempt whose look-up it was.
+        attempts: every attempt at the same action.
+        answered: it came to its end, so that what it looked for is not there.
     """
     for attempt in reversed(attempts):
         if attempt.id != name and attempt.state in ("delivered", "unresolved"):
             return duplicate(attempt, "delivered" if attempt.state == "delivered" else "unresolved")
-    return None
+    if answered:
+        return Refused(
+            "ledger.better-known",
+            "LOOKUP_FAILED",
+            because=f"The look-up before the action failed. {why}",
+            todo="Correct what it looked for, then ask again; nothing was started.",
+        )
+    return Refused(
+        "ledger.better-known",
+        "LOOKUP_UNFINISHED",
+        because=f"The look-up before the action gave no answer. {why}",
+        todo="Ask again; nothing was started.",
+    )
 
 
 # -- doubt ----------------------------------------------------------------------------------------

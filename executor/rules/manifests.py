@@ -85,7 +85,11 @@ def verify_of(manifest: Manifest) -> Manifest | None:
     if (verify := manifest.verify) is None:
         return None
     side = _side(manifest, verify.command, verify.argv, verify.outcomes)
-    stage = {name: text for name, text in manifest.stage.items() if not _names_a_file(text)}
+    stage = {
+        name: text
+        for name, text in manifest.stage.items()
+        if not any(one.startswith("files.") for one in _named(text))
+    }
     return msgspec.structs.replace(side, files={}, stage=stage)
 
 
@@ -146,6 +150,7 @@ class _Check:
         yield from self._limits()
         yield from self._reverse()
         yield from self._lookups()
+        yield from self._idempotency()
 
     def _problem(self, path: Path, found: str, instead: str) -> Problem:
         return problem_at(self.document, self.file, path, found, instead)
@@ -592,6 +597,26 @@ class _Check:
             found = str(bad) or type(bad).__name__
             yield self._problem(path, f"not a regular expression: {found}", "Correct it")
 
+    def _idempotency(self) -> Iterator[Problem]:
+        """Demand that the key reaches the provider: without it a resend is a second delivery."""
+        manifest = self.manifest
+        if manifest.idempotency is None:
+            return
+        texts = [*_always_said(manifest.argv), *manifest.stage.values()]
+        texts += [text for text in manifest.env.values() if self._is_always_filled(text)]
+        if manifest.stdin is not None:
+            texts.append(manifest.stdin.text or "")
+        if not any(IDEMPOTENCY_KEY in _named(text) for text in texts):
+            yield self._problem(
+                ("idempotency",),
+                "nothing hands the key on in every case",
+                f"Put {{{IDEMPOTENCY_KEY}}} into argv (not under a `when` or `each`), env, stage "
+                "or stdin; or remove `idempotency`",
+            )
+
+    def _is_always_filled(self, text: str) -> bool:
+        return all(name in self._names() and self._is_certain(name) for name in _named(text))
+
     # -- look-ups -----------------------------------------------------------------------------
 
     def _lookups(self) -> Iterator[Problem]:
@@ -632,12 +657,21 @@ class _Check:
             )
 
 
-def _names_a_file(text: str) -> bool:
+def _always_said(argv: tuple[str | tuple[str, ...] | Part, ...]) -> Iterator[str]:
+    """Give the texts of arguments that no `when` or `each` can leave out."""
+    for entry in argv:
+        if isinstance(entry, str):
+            yield entry
+        elif isinstance(entry, tuple):
+            yield from entry
+
+
+def _named(text: str) -> set[str]:
+    """Give the names that a template refers to; a broken one is told elsewhere."""
     try:
-        named = template.references(template.parse(text))
+        return {str(reference)[1:-1] for reference in template.references(template.parse(text))}
     except ValueError:
-        return False  # told elsewhere
-    return any(reference.kind == "files" for reference in named)
+        return set()
 
 
 def _is_unset(value: Any) -> bool:

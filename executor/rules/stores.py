@@ -37,5 +37,5 @@ def file_system(magic: int) -> str | None:
 
 
 def is_private(mode: int, owner: int, user: int) -> bool:
-    """Say whether nobody but ``user`` (and root) can change a file with this mode and owner."""
-    return owner == user and not mode & 0o022
+    """Say whether ``user`` can change a file with this mode and owner, and nobody but root can."""
+    return owner == user and not mode & 0o022 and mode & 0o600 == 0o600

@@ -39,6 +39,12 @@ SMALL_PAGES = 4096
 """A database of up to so many pages is checked whole when it is opened; a larger one by doctor."""
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _NO_CHECKPOINT = apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE
+_NOT_OURS_TO_WRITE = (
+    PermissionError,
+    apsw.CantOpenError,
+    apsw.PermissionsError,
+    apsw.ReadOnlyError,
+)
 _OF_A_JOB = (apsw.ConstraintError, apsw.TooBigError)
 """Errors of SQLite that are about the values of a job, and not about the store."""
 
@@ -475,8 +481,8 @@ def _check_file(path: Path) -> None:
         raise unsound(f"{path} is no regular file.")
     if not stores.is_private(facts.st_mode, facts.st_uid, os.geteuid()):
         raise unsound(
-            f"{path} can be changed by others: it belongs to user {facts.st_uid} and has mode "
-            f"{stat.S_IMODE(facts.st_mode):04o}."
+            f"{path} can be changed by others, or not by its user: it belongs to user "
+            f"{facts.st_uid} and has mode {stat.S_IMODE(facts.st_mode):04o}, not 0600."
         )
 
 
@@ -567,10 +573,16 @@ def unavailable(failed: Exception) -> Refused:
     if isinstance(failed, apsw.CorruptError | apsw.NotADBError | apsw.FormatError | apsw.SQLError):
         return unsound(f"The ledger is damaged: {failed}.")
     found = getattr(failed, "strerror", None) or str(failed) or type(failed).__name__
-    return Unverified(
-        "ledger.full-disk",
-        "STORE_UNAVAILABLE",
-        because=f"The ledger could not be made durable: {found}.",
-        todo="Make room on the disk of the state directory, and make sure that nothing else keeps "
-        "ledger.db locked; then ask again.",
-    )
+    if isinstance(failed, _NOT_OURS_TO_WRITE):
+        because = f"The ledger cannot be written: {found}."
+        todo = (
+            "Let the state directory (mode 0700), and ledger.db, ledger.db-wal, ledger.db-shm and "
+            "store in it (0600), be this user's to write; then ask again."
+        )
+    else:
+        because = f"The ledger could not be made durable: {found}."
+        todo = (
+            "Make room on the disk of the state directory, and make sure that nothing else keeps "
+            "ledger.db locked; then ask again."
+        )
+    return Unverified("ledger.full-disk", "STORE_UNAVAILABLE", because=because, todo=todo)

@@ -439,6 +439,87 @@ WRONG: list[tuple[str, Place, Any, str, str, str]] = [
         "not revertible",
         "`revertible: true`",
     ),
+    # what is asked beside the action
+    (
+        "key-goes-nowhere",
+        ("idempotency",),
+        {"window": "1 h"},
+        "idempotency",
+        "nothing hands the key on",
+        "Put {idempotency_key} into argv",
+    ),
+    (
+        "key-is-not-declared",
+        ("env", "KEY"),
+        "{idempotency_key}",
+        "env.KEY",
+        "refers to nothing",
+        "",
+    ),
+    (
+        "parameter-called-like-the-key",
+        ("parameters", "idempotency_key"),
+        {"type": "string"},
+        "parameters.idempotency_key",
+        "is the word for the key",
+        "Rename",
+    ),
+    (
+        "preflight-relative",
+        ("preflight",),
+        {"argv": [], "when": {"exit": 0}, "command": "bin/look"},
+        "preflight.command",
+        "is a relative path",
+        "absolute path",
+    ),
+    (
+        "preflight-always-finds",
+        ("preflight",),
+        {"argv": [], "when": {}},
+        "preflight.when",
+        "a condition that always holds",
+        "Say which",
+    ),
+    (
+        "preflight-of-nothing",
+        ("preflight",),
+        {"argv": ["{nothing}"], "when": {"exit": 0}},
+        "preflight.argv[0]",
+        "refers to nothing",
+        "",
+    ),
+    (
+        "preflight-finds-nowhere",
+        ("preflight",),
+        {"argv": [], "when": {"exit": 0}, "finds": {"names": {}}},
+        "preflight.finds.names",
+        "not exactly one place",
+        "Give stdout",
+    ),
+    (
+        "verify-of-a-file",
+        ("verify",),
+        {"argv": ["{files.message}"], "outcomes": [{"when": {"exit": 0}, "is": "delivered"}]},
+        "verify.argv[0]",
+        "refers to nothing",
+        "",
+    ),
+    (
+        "verify-without-a-code",
+        ("verify",),
+        {"argv": [], "outcomes": [{"when": {"exit": 1}, "is": "undelivered"}]},
+        "verify.outcomes[0]",
+        "no `code`",
+        "Name it",
+    ),
+    (
+        "verify-with-a-code-of-ours",
+        ("verify",),
+        {"argv": [], "outcomes": [{"when": {"exit": 1}, "is": "undelivered", "code": "CANCELLED"}]},
+        "verify.outcomes[0].code",
+        "a code of the gate itself",
+        "Choose",
+    ),
 ]
 
 LEAKED = ("is not of type", "does not match", "should be", "valid under", "Expected `")
@@ -667,3 +748,43 @@ def test_any_bytes_are_a_manifest_or_faulty(source: bytes) -> None:
     """A manifest may come from anywhere."""
     with pytest.raises(Faulty):
         load(source)
+
+
+# rule: ledger.idempotency-key
+@pytest.mark.parametrize(
+    ("changes", "valid"),
+    [
+        ({"argv": ["--key", "{idempotency_key}"]}, True),
+        ({"env": {"KEY": "{idempotency_key}"}}, True),
+        ({"stage": {"key.txt": "{idempotency_key}"}}, True),
+        ({"stdin": {"text": "{idempotency_key}"}}, True),
+        ({"argv": [{"when": "note", "argv": ["{idempotency_key}"]}]}, False),
+        ({"env": {"KEY": "{note} {idempotency_key}"}}, False),
+        ({"env": {"KEY": "{{idempotency_key}}"}}, False),
+    ],
+)
+def test_a_key_that_may_not_reach_the_provider_fails_the_load(
+    changes: dict[str, Any], valid: bool
+) -> None:
+    """The provider would take the resend for another, and do it twice."""
+    manifest = {
+        "executor": "manifest/1",
+        "tool": "test.key",
+        "summary": "Hand a key on.",
+        "command": "true",
+        "argv": [],
+        "parameters": {"note": {"type": "string"}},
+        "capabilities": [{"name": "compute:pure"}],
+        "account": "ana",
+        "outcomes": [],
+        "idempotency": {"window": "1 h"},
+    }
+
+    source = yaml.safe_dump(manifest | changes).encode()
+    try:
+        load(source)
+        found = []
+    except Faulty as faulty:
+        found = [one.key for one in faulty.problems]
+
+    assert found == ([] if valid else ["idempotency"])

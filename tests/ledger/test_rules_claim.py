@@ -171,6 +171,19 @@ def test_of_several_in_the_way_the_newest_is_told(first: Any, second: Any) -> No
 
 
 # rule: ledger.override-beside
+def test_a_refused_override_is_not_invited_to_name_the_next_one() -> None:
+    """A program that obeys would climb from attempt to attempt, and deliver at each."""
+    first, second = attempt("a-1", "delivered"), attempt("a-2", "delivered", beside="a-1")
+    assert "allow_duplicate" in refused([first]).todo
+
+    no = refused([first, second], Terms(beside="a-1"))
+
+    assert (no.code, no.earlier) == ("DUPLICATE_DELIVERED", Earlier.of(second))
+    assert "It is not attempt a-1, which the request allows for." in no.because
+    assert "allow_duplicate" not in no.todo
+
+
+# rule: ledger.override-beside
 @pytest.mark.parametrize("state", ["delivered", "unresolved"])
 def test_beside_a_named_attempt_the_action_is_tried_again(state: Any) -> None:
     """A person who knows of it may want it twice; whoever asks must know which one."""

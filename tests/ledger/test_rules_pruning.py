@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from executor.attempt import STATES, Earlier
+from executor.attempt import STATES, Attempt, Earlier
 from executor.refusal import Refused
-from executor.rules.ledger import Terms, better_known, claim, prunable
+from executor.rules.ledger import Terms, claim, look_up_failed, prunable
 from tests.ledger.attempts import WINDOW_S, attempt, later, rebooted, wanted
 
 DAY = 24 * 3600.0
@@ -86,28 +86,33 @@ def test_no_number_of_attempts_refuses_a_new_action() -> None:
 # -- a look-up that failed ------------------------------------------------------------------------
 
 
+def failed(name: str, attempts: list[Attempt]) -> Refused:
+    return look_up_failed(name, attempts, "It exited with 1.", answered=True)
+
+
 # rule: ledger.better-known
 @pytest.mark.parametrize(
     ("state", "code"),
     [
         ("delivered", "DUPLICATE_DELIVERED"),
         ("unresolved", "DUPLICATE_UNRESOLVED"),
-        ("released", None),
-        ("reserved", None),
-        ("dispatching", None),
+        ("released", "LOOKUP_FAILED"),
+        ("reserved", "LOOKUP_FAILED"),
+        ("dispatching", "LOOKUP_FAILED"),
     ],
 )
 def test_a_look_up_that_fails_is_told_as_what_the_ledger_knows_to_explain_it(
-    state: Any, code: str | None
+    state: Any, code: str
 ) -> None:
     """A draft that its first send consumed is not "no such draft", also past every window."""
     mine = attempt("a-2", "reserved")
-    assert better_known("a-2", [mine]) is None
+    assert failed("a-2", [mine]).code == "LOOKUP_FAILED"
 
-    no = better_known("a-2", [attempt("a-1", state), mine])
+    no = failed("a-2", [attempt("a-1", state), mine])
 
-    assert (None if no is None else no.code) == code
-    assert no is None or no.earlier == Earlier.of(attempt("a-1", state))
+    assert no.code == code
+    explained = None if code == "LOOKUP_FAILED" else Earlier.of(attempt("a-1", state))
+    assert no.earlier == explained
 
 
 # rule: ledger.better-known
@@ -119,15 +124,23 @@ def test_it_is_the_newest_explanation_that_is_told() -> None:
         attempt("a-3", "released"),
     ]
 
-    no = better_known("a-4", [*earlier, attempt("a-4", "reserved")])
+    no = failed("a-4", [*earlier, attempt("a-4", "reserved")])
 
-    assert isinstance(no, Refused)
     assert no.earlier == Earlier.of(earlier[1])
 
 
 # rule: ledger.better-known
 def test_an_attempt_does_not_explain_its_own_look_up() -> None:
     """It has done nothing yet that could have consumed anything."""
-    assert better_known("a-2", [attempt("a-1", "unresolved")]) is not None
+    assert failed("a-2", [attempt("a-1", "unresolved")]).code == "DUPLICATE_UNRESOLVED"
 
-    assert better_known("a-1", [attempt("a-1", "unresolved")]) is None
+    assert failed("a-1", [attempt("a-1", "unresolved")]).code == "LOOKUP_FAILED"
+
+
+# rule: ledger.better-known
+def test_a_look_up_that_gave_no_answer_is_no_reason_to_change_the_request() -> None:
+    """It timed out: nobody said that what it looked for is not there."""
+    no = look_up_failed("a-1", [], "It ended as timed-out.", answered=False)
+
+    assert failed("a-1", []).recovery == "fix"
+    assert (no.code, no.recovery) == ("LOOKUP_UNFINISHED", "retry")

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import pytest
 
 from executor.attempt import Attempt, Moment
@@ -44,6 +45,14 @@ def test_inside_the_window_an_unresolved_action_goes_out_again_and_never_after()
 
     assert refusal(now=later(HOUR)) == "DUPLICATE_UNRESOLVED"
     assert refusal(now=later(365 * 24 * HOUR)) == "DUPLICATE_UNRESOLVED"
+
+
+# rule: ledger.idempotency-key
+def test_only_the_very_same_command_line_goes_out_again() -> None:
+    """With another manifest the key may have gone out in another way, or not at all."""
+    assert resends([OPEN])
+
+    assert refusal([msgspec.structs.replace(OPEN, action="e" * 64)]) == "DUPLICATE_UNRESOLVED"
 
 
 # rule: ledger.idempotency-key

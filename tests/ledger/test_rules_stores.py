@@ -114,8 +114,9 @@ def test_a_store_is_private_when_nobody_else_can_change_it(
 ) -> None:
     """Whoever can write a line into the ledger can let anything happen again."""
     others_write = bool(mode & 0o020 or mode & 0o002)
+    user_uses = bool(mode & 0o400 and mode & 0o200)
 
-    assert is_private(mode, owner, user) == (owner == user and not others_write)
+    assert is_private(mode, owner, user) == (owner == user and user_uses and not others_write)
 
 
 # rule: ledger.sound-store

@@ -158,22 +158,14 @@ def test_an_executor_is_gone_though_a_fork_of_it_lives(owners: Owners, tmp_path:
 
 
 # rule: ledger.owner-gone
-def test_the_child_of_a_fork_sees_its_parents_executor_as_what_it_is(owners: Owners) -> None:
+def test_the_child_of_a_fork_takes_nothing_from_its_parent(owners: Owners, tmp_path: Path) -> None:
     """What is open in the parent is not open in the child, and its end is not the child's."""
-    with owners.registered() as owner:
-        lock = owners._directory / owner.id
-        child = os.fork()
-        if not child:
-            os._exit(0 if not owners.is_gone(owner) else 1)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-        child = os.fork()
-        if not child:
-            leave = owners.registered()
-            with leave:
-                pass
-            os._exit(0 if lock.exists() else 1)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    with program("owner", tmp_path, "fork-that-ends") as process:
+        owner = told(process)
+
+        assert line(process) == "the child sees it as gone: False"
         assert not owners.is_gone(owner)
+        assert lock_of(tmp_path, owner).exists()
 
 
 @pytest.fixture

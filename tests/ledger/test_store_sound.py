@@ -180,6 +180,8 @@ HARMS: dict[str, tuple[Harm, str]] = {
     "others-write-witness": (open_to_others("store", 0o602), "can be changed by others"),
     "others-write-wal": (open_to_others("ledger.db-wal", 0o602), "can be changed by others"),
     "others-write-shm": (open_to_others("ledger.db-shm", 0o602), "can be changed by others"),
+    "nobody-writes-db": (open_to_others("ledger.db", 0o400), "or not by its user"),
+    "nobody-writes-shm": (open_to_others("ledger.db-shm", 0o400), "or not by its user"),
     "others-write-journal": (open_to_others("ledger.db-journal", 0o602), "changed by others"),
 }
 

@@ -4,6 +4,7 @@ import hashlib
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -21,7 +22,7 @@ from executor.rules.ledger import Terms
 from executor.store.ledger import Ledger
 from tests.ledger.attempts import said
 
-PATIENCE_S = 60.0  # only ever spent by a test that fails
+PATIENCE_S = 40.0  # only ever spent by a test that fails
 TOP = Path(__file__).resolve().parents[3]
 PROGRAMS = Path(__file__).parent
 DRAFT = b'{"predicate": {}}'
@@ -121,9 +122,12 @@ def program(name: str, *words: object, **how: Any) -> Iterator["subprocess.Popen
         text=True,
         **how,
     ) as process:
+        end = threading.Timer(PATIENCE_S, process.kill)  # a test that fails must not hang
+        end.start()
         try:
             yield process
         finally:
+            end.cancel()
             process.kill()
 
 
