@@ -87,12 +87,14 @@ def test_03_a_number_that_a_stranger_has_now_is_not_its_owner(
         lock_of(tmp_path, owner).unlink()
 
     with subprocess.Popen(["sleep", "1000"]) as stranger:
-        assert processes.started(stranger.pid) != owner.started
+        try:
+            assert processes.started(stranger.pid) != owner.started
 
-        assert owners.is_gone(msgspec.structs.replace(owner, pid=stranger.pid))
+            assert owners.is_gone(msgspec.structs.replace(owner, pid=stranger.pid))
 
-        assert stranger.poll() is None
-        stranger.kill()
+            assert stranger.poll() is None
+        finally:
+            stranger.kill()
 
 
 # rule: ledger.owner-gone
