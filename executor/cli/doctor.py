@@ -16,6 +16,8 @@ from executor.refusal import Refused
 from executor.rules import ledger as rules
 from executor.rules.isolation import strongest
 
+IN_MEMORY = ("tmpfs",)
+
 
 @click.command("doctor", short_help="Say what this machine can promise, and what is missing.")
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as one JSON object.")
@@ -96,6 +98,7 @@ def _ledger(executor: Executor) -> dict[str, Any]:
         "path": str(database.path),
         "sqlite": database.sqlite_version,
         "journal": database.journal,
+        "file_system": database.file_system,
         "wal_reset_fix": database.journal == "wal",
         "window_ms": round(usual * 1000),
         "window_forced": gate.forced_window is not None,
@@ -167,6 +170,10 @@ def _ledger_lines(ledger: dict[str, Any]) -> Iterable[str]:
     if ledger["path"] is None:
         return
     yield f"  {printable(ledger['path'])}, SQLite {ledger['sqlite']}, journal {ledger['journal']}"
+    if ledger["file_system"] in IN_MEMORY:
+        yield styled("  IN MEMORY", "red", bold=True) + (
+            f": it lies on {ledger['file_system']}, and a reboot wipes it, with all that it knows"
+        )
     if not ledger["wal_reset_fix"]:
         yield "  This SQLite can lose commits in WAL mode (the WAL-reset bug), so a rollback"
         yield "  journal is used, which is slower; a newer `apsw` has the fix."

@@ -194,6 +194,11 @@ class Database:
         return self.read(look)
 
     @property
+    def file_system(self) -> str | None:
+        """Name the file system that it lies on, where it is one that is known."""
+        return stores.file_system(_file_system_magic(self.path.parent))
+
+    @property
     def sqlite_version(self) -> str:
         """Name the SQLite in use."""
         return str(apsw.sqlite_lib_version())
