@@ -30,9 +30,9 @@ def parse(kind: type, written: Any) -> Any:
         ValueError: not a number with one of the known units.
     """
     if kind is Size:
-        return Size(_amount(written, Size.PATTERN, _SIZE_FACTORS))
+        return Size(_amount(written, Size.PATTERN, _SIZE_FACTORS, "25 MiB"))
     if kind is Duration:
-        return Duration(_amount(written, Duration.PATTERN, _DURATION_FACTORS))
+        return Duration(_amount(written, Duration.PATTERN, _DURATION_FACTORS, "15 min"))
     raise NotImplementedError(kind)
 
 
@@ -81,8 +81,8 @@ def show_duration(seconds: float) -> str:
     return f"{round(seconds / _DURATION_FACTORS[unit], 3):g} {unit}"
 
 
-def _amount(written: Any, pattern: str, factors: Mapping[str, float]) -> float:
+def _amount(written: Any, pattern: str, factors: Mapping[str, float], example: str) -> float:
     if not (isinstance(written, str) and re.fullmatch(pattern, written)):
-        raise ValueError(f"{written!r} is not a number with a unit, such as 25 MiB or 60 s")
+        raise ValueError(f"{written!r} is not a number with a unit, such as {example}")
     unit = written.lstrip("0123456789.")
     return float(written.removesuffix(unit)) * factors[unit.strip()]
