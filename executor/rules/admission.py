@@ -43,7 +43,8 @@ def find_tool(tools: Mapping[str, Tool], name: object) -> Tool:
         "admission.closed-tools",
         "UNKNOWN_TOOL",
         because=f"No manifest declares a tool {show_value(name)}.",
-        todo=sentence(did_you_mean(str(name), tools, "Loaded tools")),
+        todo=f"{sentence(did_you_mean(str(name), tools, 'Loaded tools'))} A tool of your own needs "
+        "its manifest: `--manifest`, or `manifests` in the configuration.",
     )
 
 
