@@ -36,6 +36,7 @@ from executor.rules.isolation import Availability, Places, private_below, privat
 from executor.rules.manifests import Tool
 from executor.store.database import open_database
 from executor.store.ledger import Ledger
+from executor.store.looking import look_without_room
 from executor.store.receipts import Receipts
 from executor.store.state import default_directory, open_directory
 from executor.store.writer import Writer
@@ -296,9 +297,12 @@ async def open_ledger(
     config: str | os.PathLike[str] | Config | None = None,
     *,
     state: str | os.PathLike[str] | None = None,
+    looking: bool = False,
 ) -> AsyncIterator[Ledger]:
     """Open the ledger alone: to look at it, to decide what is unresolved, to prune.
 
+    Args:
+        looking: only to look at it; that a disk has no room left is logged then, and no hindrance.
     Raises:
         Refused: ``admission.closed-config``, ``freezing.private-store`` or ``ledger.sound-store``.
     """
@@ -308,15 +312,28 @@ async def open_ledger(
         receipts, owners = Receipts(directory), Owners(directory)
     except OSError as failed:
         raise _store_fails(failed) from failed
-    async with _ledger(directory, receipts, owners) as ledger:
-        await ledger.recover(clock.moment())
+    async with _ledger(directory, receipts, owners, looking=looking) as ledger:
+        try:
+            await ledger.recover(clock.moment())
+        except Refused as no:
+            if not (looking and no.rule == "ledger.full-disk"):
+                raise
+            log.warning("what killed executors left could not be settled: %s", no.because)
         yield ledger
 
 
 @asynccontextmanager
-async def _ledger(directory: Path, receipts: Receipts, owners: Owners) -> AsyncIterator[Ledger]:
+async def _ledger(
+    directory: Path, receipts: Receipts, owners: Owners, *, looking: bool = False
+) -> AsyncIterator[Ledger]:
     opening = partial(open_database, directory, used_before=receipts.any())
-    database = await trio.to_thread.run_sync(opening)
+    try:
+        database = await trio.to_thread.run_sync(opening)
+    except Refused as no:
+        if not (looking and no.rule == "ledger.full-disk"):
+            raise
+        database = await trio.to_thread.run_sync(look_without_room, directory)
+        log.warning("the ledger can only be looked at: %s", no.because)
     try:
         writer = Writer(database)
         try:

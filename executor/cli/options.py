@@ -21,7 +21,7 @@ _OPTIONS = (
     ),
     click.option(
         "--state",
-        type=click.Path(),
+        type=click.Path(readable=False),  # whose it is, is told when it is opened
         help="The private directory of copies and receipts.  "
         "[default: $XDG_STATE_HOME/sealed-executor, or below ~/.local/state]",
     ),

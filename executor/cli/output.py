@@ -103,13 +103,16 @@ def printable(text: str, *, lines: bool = False) -> str:
     )
 
 
-def tell_receipt(receipt: "Receipt", place: str, where: str = "", opening: str = "") -> None:
+def tell_receipt(
+    receipt: "Receipt", place: str, where: str = "", opening: str = "", until: str | None = None
+) -> None:
     """Tell people how an action ended: a delivery on stdout, the rest on stderr.
 
     Args:
         place: the path of the receipt.
         where: options that lead another command to the same state directory.
         opening: options that open the same executor.
+        until: until when an unresolved action goes out again under its key, if it does.
     """
     color, words = _SIGNS[receipt.status]
     lines = _head(printable(receipt.request.tool), words, color, receipt.code)
@@ -122,6 +125,11 @@ def tell_receipt(receipt: "Receipt", place: str, where: str = "", opening: str =
         lines += _earlier(receipt.earlier, place, where, opening if verifiable else None)
     elif receipt.status == "unresolved":
         lines.append(f"  next       executor ledger show {receipt.attempt}{where}")
+    if until is not None:
+        lines.append(
+            "  again      asked again just so, it goes out under the same idempotency key,"
+        )
+        lines.append(f"             until {until}")
     if receipt.result_id:
         lines.append(f"  result id  {printable(receipt.result_id)}")
     if receipt.action is not None:
@@ -222,15 +230,20 @@ def _earlier(earlier: "Earlier", place: str, where: str, verifying: str | None) 
             )
         case "unresolved" if verifying is not None:
             lines.append(f"  next       executor ledger verify {name}{verifying}")
+            lines += _resolving(name, where)
         case "unresolved":
-            lines.append(f"  next       executor ledger show {name}{where}, and find out; then")
-            lines.append(
-                f"             executor ledger resolve {name}{where} --why '...' --delivered"
-            )
-            lines.append("             (or --not-delivered)")
+            lines.append(f"  next       executor ledger show {name}{where}")
+            lines += _resolving(name, where)
         case _:
             lines.append(f"  next       executor ledger show {name}{where}")
     return lines
+
+
+def _resolving(name: str, where: str) -> list[str]:
+    return [
+        "             or find out yourself, then (--not-delivered if it did not happen)",
+        f"             executor ledger resolve {name}{where} --delivered --why '...'",
+    ]
 
 
 def _on_ledger(receipt: "Receipt") -> list[str]:

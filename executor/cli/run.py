@@ -10,9 +10,10 @@ import click
 import msgspec
 
 from executor.cli import signals, working
-from executor.cli.ledger.parts import whole_id
+from executor.cli.ledger.parts import resend_until, whole_id
 from executor.cli.options import opening, same_opening, same_store, user
 from executor.cli.output import print_json, tell_receipt
+from executor.effects import clock
 from executor.effects.texts import read_text
 from executor.embedding import Executor, open_executor
 from executor.manifest import Manifest
@@ -88,6 +89,7 @@ def command(
       executor run request.yaml --json
     """
     told: list[tuple[Receipt, str]] = []
+    until: list[str | None] = []
 
     async def work() -> None:
         async with open_executor(**options) as executor:
@@ -108,7 +110,9 @@ def command(
 
             with _progress() as progress:
                 signals.begin()
-                await executor.run(request, progress=progress, tell=tell)
+                until.append(
+                    _until(executor, await executor.run(request, progress=progress, tell=tell))
+                )
 
     try:
         working.run(work)
@@ -119,8 +123,21 @@ def command(
     if as_json:
         print_json(receipt.result())
     if not as_json or receipt.status != "delivered":
-        tell_receipt(receipt, place, same_store(options), same_opening(options))
+        again = until[0] if until else None
+        tell_receipt(receipt, place, same_store(options), same_opening(options), again)
     return receipt.exit_code
+
+
+def _until(executor: Executor, receipt: Receipt) -> str | None:
+    """Say until when an unresolved action goes out again under its key, if it does."""
+    if receipt.status != "unresolved" or receipt.action is None:
+        return None
+    with contextlib.suppress(Refused):  # it is told all the same
+        same = executor.gate.ledger.same(receipt.action.fingerprint)
+        manifest = receipt.action.admitted.manifest
+        if same and same[-1].id == receipt.attempt:
+            return resend_until(manifest, same[-1], same, clock.moment())
+    return None
 
 
 @contextlib.contextmanager

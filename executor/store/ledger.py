@@ -313,6 +313,10 @@ class Ledger:
         rows = self.database.read(lambda session: session.rows(_QUESTION, id=name))
         return str(rows[0][0]).encode() if rows and rows[0][0] is not None else None
 
+    def draft(self, name: str) -> bytes | None:
+        """Give the receipt of an attempt, as far as it is known, while it lies in no file."""
+        return self.database.read(lambda session: _draft(session, name))
+
     def counts(self) -> dict[str, int]:
         """Count the attempts by state."""
         rows = self.database.read(lambda session: session.rows(_COUNT))

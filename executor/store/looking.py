@@ -1,7 +1,7 @@
 """Looking: a ledger that is only read: a copy of one, or one on a disk that has no room left.
 
-The file of a log's index is made anew by whoever opens a ledger, and that needs room; read as a file
-that nobody changes, it needs none. So nobody may change it meanwhile.
+Whoever opens a ledger makes the index of its log, and that needs room. Read as a file that nobody
+changes it needs none; then nobody may change it meanwhile.
 """
 
 import contextlib
@@ -23,7 +23,6 @@ from executor.store.database import (
     _check_content,
     _compare,
     _lock,
-    _number,
     _read_witness,
     _store,
     unavailable,
@@ -50,8 +49,6 @@ class Look(Database):
             _check_content(path, connection)
             self.id, self.commits = _store(path, connection)
             self.journal = str(connection.execute("PRAGMA journal_mode").fetchall()[0][0])
-            if _number(connection, "user_version") == 0:
-                raise unsound(f"{path} is no whole ledger.")
 
     def commit(self, jobs: Sequence[Job[Any]]) -> None:
         """Refuse all jobs."""
@@ -113,36 +110,31 @@ def look_at_copy(path: Path) -> Ledger:
     return Ledger(look, Writer(look), lambda _: False, recovered)
 
 
-@contextlib.contextmanager
-def look_without_room(directory: Path) -> Iterator[Look]:
+def look_without_room(directory: Path) -> Database:
     """Give the database of a state directory to look at, when opening it found no room.
 
     Raises:
         Unverified: ``ledger.sound-store``, as for one that is opened.
     """
-    path = directory / "ledger.db"
-    try:
-        witness = os.open(directory / "store", os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-    except OSError as failed:
-        raise unavailable(failed) from failed
+    path, store = directory / "ledger.db", directory / "store"
 
     @contextlib.contextmanager
     def turn() -> Iterator[None]:
-        _lock(witness)
-        try:
-            yield
-        finally:
-            fcntl_unlock(witness)
+        with open(store, "rb") as witness:
+            _lock(witness.fileno())
+            yield  # closing it gives the lock back
 
     try:
-        witnessed = _read_witness(witness)
-        look = Look(path, turn)
-        if witnessed is None:
-            raise unsound(f"{directory / 'store'} is empty, and the ledger is not new.")
+        with open(store, "rb") as witness:
+            witnessed = _read_witness(witness.fileno())
+    except OSError as failed:
+        raise unavailable(failed) from failed
+    look = Look(path, turn)
+    if witnessed is not None:
         _compare(path, (look.id, look.commits), witnessed)
-        yield look
-    finally:
-        os.close(witness)
+    elif look.commits:
+        raise unsound(f"{store} is empty, and the ledger is not new.")
+    return look
 
 
 def _size(path: Path) -> int:

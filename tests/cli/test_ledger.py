@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import shutil
 import sqlite3
 import subprocess
 from pathlib import Path
@@ -10,49 +11,20 @@ from typing import Any
 
 import pytest
 
-from tests.cli.call import Cli, Done, finish, read_terminal, terminal, until
-
-SENT = {"stdout": "id=A1\n"}
-UNCLEAR: dict[str, Any] = {"then": {"exit": 9}}
-NOT_SENT: dict[str, Any] = {"then": {"exit": 64}}
-OUTCOMES = [
-    {"when": {"exit": 0}, "is": "delivered", "result_id": {"stdout": r"id=(\S+)"}},
-    {"when": {"exit": 64}, "is": "undelivered", "code": "NOTHING_SENT"},
-]
-
-
-def ledger(cli: Cli, *words: str, **how: Any) -> Done:
-    """Run `executor ledger` on the house's state directory."""
-    return cli("ledger", *words, "--state", str(cli.house.state), **how)
-
-
-def listed(cli: Cli, *words: str) -> list[dict[str, Any]]:
-    """Give what `list` has, by its JSON Lines."""
-    done = ledger(cli, "list", "--json", *words)
-    assert (done.code, done.err) == (0, "")
-    return [json.loads(line) for line in done.out.splitlines()]
-
-
-def states(cli: Cli) -> list[str]:
-    """Give the state of every attempt, the oldest first."""
-    return [entry["state"] for entry in reversed(listed(cli))]
-
-
-def run(cli: Cli, plan: dict[str, Any]) -> str:
-    """Run another action, and give its attempt."""
-    attempt: str = cli(*cli.fake(plan), "--json").result()["attempt"]
-    return attempt
-
-
-def verifying(cli: Cli, plan: dict[str, Any]) -> None:
-    """Let the fake's manifest have a `verify` command that answers so."""
-    written = json.dumps(plan).replace("{", "{{").replace("}", "}}")
-    cli.house.manifest(verify={"argv": [["--plan-json", written]], "outcomes": OUTCOMES})
-
-
-def verify(cli: Cli, attempt: str, *words: str) -> Done:
-    return cli("ledger", "verify", attempt, *words, *cli.where)
-
+from executor.embedding import WINDOW_VARIABLE as WINDOW
+from tests.cli.call import Cli, finish, read_terminal, terminal, until
+from tests.cli.ledgers import (
+    NOT_SENT,
+    OUTCOMES,
+    SENT,
+    UNCLEAR,
+    ledger,
+    listed,
+    run,
+    states,
+    verify,
+    verifying,
+)
 
 # -- what a refused duplicate is told -------------------------------------------------------------
 
@@ -99,11 +71,14 @@ def test_a_duplicate_of_what_may_have_happened_is_told_how_it_is_found_out(
 
     assert f"next       executor ledger show {attempt}" in first.err
     assert "refused (DUPLICATE_UNRESOLVED)" in by_hand.err
-    assert f"executor ledger resolve {attempt} --state {cli.house.state}" in by_hand.err
+    resolving = f"executor ledger resolve {attempt} --state {cli.house.state} --delivered --why"
+    assert f"next       executor ledger show {attempt} --state {cli.house.state}\n" in by_hand.err
+    assert resolving in by_hand.err
     assert f"next       executor ledger verify {attempt} --state {cli.house.state}" in (
         with_verify.err
     )
     assert f"--manifest {cli.house.manifests}" in with_verify.err
+    assert with_verify.err.index("ledger verify") < with_verify.err.index(resolving)
     assert states(cli) == ["unresolved"]
 
 
@@ -198,6 +173,15 @@ def test_a_window_of_0_is_said_with_every_end(cli: Cli, namespaced: None) -> Non
     assert (done.code, "UNGUARDED  the window for duplicates is 0" in done.out) == (0, True)
     assert as_json.result()["ledger"]["window_ms"] == 0
     assert cli(*words).code == 3
+
+
+# rule: ledger.window
+def test_a_window_without_a_unit_is_told_with_one_of_its_kind(cli: Cli) -> None:
+    """Nobody knows what 5 of a window is, and a size is no help."""
+    done = cli("doctor", *cli.where, env={WINDOW: "5"})
+
+    assert done.code == 2
+    assert f"{WINDOW}='5': '5' is not a number with a unit, such as 15 min" in done.err
 
 
 # -- list -----------------------------------------------------------------------------------------
@@ -351,6 +335,7 @@ def test_an_attempt_is_named_by_its_id_or_so_much_of_it_that_no_other_begins_so(
     unknown = ledger(cli, "resolve", "f" * 28, "--delivered", "--why", "so", "--json")
 
     assert json.loads(by_prefix.out)["attempt"] == "0" * 28
+    assert "Give 8 characters of its id at least" in too_short.err
     for done in (too_short, of_two, unknown):
         assert (done.code, done.result()["code"]) == (2, "UNKNOWN_ATTEMPT")
         assert done.result()["rule"] == "ledger.by-attempt"
@@ -392,8 +377,9 @@ def test_all_that_is_known_of_an_attempt_is_shown(cli: Cli, namespaced: None) ->
     assert old["earlier"] == new["later"] == new["notes"] == []
     (note,) = old["notes"]
     assert (note["kind"], note["by"], note["text"]) == ("resolved", "ana", f"released: {why}")
-    assert old["receipt"] == str(cli.house.state / "receipts" / f"{first}.json")
-    for part in (first, "released", why, "ana", second, old["receipt"], old["fingerprint"]):
+    assert old["receipt"] == first
+    assert old["receipt_path"] == str(cli.house.state / "receipts" / f"{first}.json")
+    for part in (first, "released", why, "ana", second, old["receipt_path"], old["fingerprint"]):
         assert part in people
 
 
@@ -407,14 +393,18 @@ def test_a_person_decides_what_is_unresolved_and_nothing_else(cli: Cli, namespac
     attempt = cli(*words, "--json").result()["attempt"]
     why = ["--why", "it is in the server's log"]
 
-    shown = ledger(cli, "resolve", attempt, "--delivered", "--result-id", "Q7", *why)
+    by = ["--as", "ana"]
+    shown = ledger(cli, "resolve", attempt, "--delivered", "--result-id", "Q7", *why, *by)
     again = ledger(cli, "resolve", attempt, "--not-delivered", *why, "--json")
     replay = cli(*words, "--json")
 
     assert shown.code == 0
-    assert f"Attempt {attempt}: unresolved (OUTCOME_UNKNOWN)" in shown.out
-    assert "it happened" in shown.out.splitlines()[-1]
+    assert f"Attempt {attempt}: delivered\n" in shown.out
+    assert "unresolved" not in shown.out
+    assert shown.out.splitlines()[-1] == "By word of ana, it happened."
     assert (again.code, again.result()["code"]) == (3, "NOT_UNRESOLVED")
+    assert f"Attempt {attempt} is delivered since " in again.err
+    assert "by word of ana (delivered (id 'Q7'): it is in the server's log)" in again.err
     assert replay.result()["code"] == "DUPLICATE_DELIVERED"
     assert replay.result()["earlier"]["result_id"] == "Q7"
     assert states(cli) == ["delivered"]
@@ -564,11 +554,41 @@ def test_pruning_forgets_what_is_old_and_settled_and_nothing_else(
     inside = ledger(cli, "prune", "--older-than", "0 s")
     outside = ledger(cli, "prune", "--older-than", "0", "--config", str(short), "--json")
 
-    assert usual.out.startswith("0 attempts forgotten, 3 kept")
-    assert inside.out.startswith("0 attempts forgotten, 3 kept")
-    assert json.loads(outside.out)["pruned"] == 1
+    assert usual.out.splitlines()[0] == "0 attempts forgotten, 3 kept:"
+    assert inside.out == usual.out
+    assert (told := json.loads(outside.out))["pruned"] == 1
+    assert told["kept"] == {**told["kept"], "delivered": 1, "unresolved": 1}
+    assert told["why"] == {**told["why"], "inside-its-window": 1, "unresolved": 1, "young": 0}
     assert {entry["attempt"] for entry in listed(cli)} == {in_doubt, blocking}
     assert len(cli.receipts()) == 3
+
+
+# rule: ledger.pruning
+def test_pruning_says_why_what_is_kept_is_kept(cli: Cli, namespaced: None) -> None:
+    """ "0 forgotten" alone looks like a fault."""
+    off = {WINDOW: "0"}
+    short = cli.house.file("executor.yaml", "executor: config/1\nledger: {window: 0 s}\n")
+    started = cli.house.root / "started"
+    cli.house.manifest(
+        isolation=cli.house.manifest().get("isolation", {}) | {"write": [str(cli.house.root)]}
+    )
+    cli(*cli.fake(SENT), env=off)
+    run(cli, UNCLEAR)
+    run(cli, SENT)
+    with cli.start(*cli.fake({"sent": str(started), "then": "hang"})) as process:
+        until(started.exists, "the start")
+        done = ledger(cli, "prune", "--config", str(short))
+        by_window = ledger(cli, "prune", "--config", str(short), env={WINDOW: "1 h"})
+        process.terminate()
+        finish(process)
+
+    assert [line.split(maxsplit=1) for line in done.out.splitlines()[1:]] == [
+        ["1", "on its way"],
+        ["1", "unresolved, until somebody decides"],
+        ["1", "inside its window"],
+        ["1", "settled less than 90 d ago"],
+    ]
+    assert "     2  inside its window" in by_window.out
 
 
 def damage(cli: Cli) -> None:
@@ -630,6 +650,21 @@ def test_doctor_says_how_the_ledger_is(cli: Cli, namespaced: None) -> None:
     assert "a delivery blocks the same for 15 min" in people
     assert "1 in doubt" in people
     assert f"SQLite {found['sqlite']}, journal {found['journal']}" in people
+    assert ("IN MEMORY" in people) == (found["file_system"] == "tmpfs")
+
+
+# rule: ledger.sound-store
+def test_doctor_says_loudly_that_the_ledger_is_in_memory(cli: Cli) -> None:
+    """Every sync succeeds there, and a reboot makes everything possible again."""
+    memory = Path("/dev/shm") / f"executor-{os.getpid()}"
+    try:
+        done = cli("doctor", *cli.where, "--state", str(memory))
+        as_json = cli("doctor", *cli.where, "--state", str(memory), "--json")
+    finally:
+        shutil.rmtree(memory, ignore_errors=True)
+
+    assert json.loads(as_json.out)["ledger"]["file_system"] == "tmpfs"
+    assert "IN MEMORY: it lies on tmpfs, and a reboot wipes it" in done.out
 
 
 # rule: ledger.window

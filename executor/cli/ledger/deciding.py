@@ -1,27 +1,29 @@
 """Deciding: what became of an attempt in doubt, by word of a person or of its tool."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import click
 
-from executor.attempt import Attempt, Settlement
+from executor.attempt import Attempt, Note, Settlement
 from executor.cli import signals, working
 from executor.cli.ledger.parts import (
     check_there,
     find,
     json_option,
-    receipt_path,
     some_text,
     who_option,
     whom,
     with_ledger,
 )
+from executor.cli.ledger.subject import receipt_path, subject_of
 from executor.cli.ledger.words import COLORS, card, in_brackets, what_next
 from executor.cli.options import opening, same_store, storing
 from executor.cli.output import print_json, printable, say, styled
 from executor.effects import clock
 from executor.embedding import open_executor
 from executor.loading import read_config
+from executor.refusal import Refused
 from executor.rules import ledger as rules
 from executor.rules import manifests
 from executor.rules.outcomes import Verdict
@@ -81,10 +83,17 @@ def resolve(
 
     async def decide(ledger: Ledger) -> None:
         found = find(ledger, attempt)
-        if not as_json:
-            say("\n".join(card(found, receipt_path(ledger, found))))
-        decided.append(await ledger.decide(found.id, said, clock.moment(), who=whom(who), why=why))
+        try:
+            after = await ledger.decide(found.id, said, clock.moment(), who=whom(who), why=why)
+        except Refused as no:
+            if no.code != "NOT_UNRESOLVED" or found.state not in ("delivered", "released"):
+                raise
+            raise _decided_already(found, ledger.notes(found.id)) from None
+        decided.append(after)
         signals.settle(0)
+        if not as_json:
+            about = subject_of(ledger, after).lines()
+            say("\n".join(card(after, receipt_path(ledger, after.id), about)))
 
     try:
         with_ledger(options, decide)
@@ -147,8 +156,28 @@ def verify(attempt: str, who: str | None, as_json: bool, **options: Any) -> int:
     if after.alarm:
         say(styled(f"ALARM: {printable(after.alarm)}.", "red", bold=True))
     if after.state == "unresolved":
-        say("\n".join(what_next(after, same_store(options), verifiable=False)))
+        say("\n".join(what_next(after, same_store(options))))
     return code
+
+
+def _decided_already(attempt: Attempt, notes: Sequence[Note]) -> Refused:
+    """Say what an attempt is, and whose word that is."""
+    at = "" if attempt.settled is None else f" since {attempt.settled.at}"
+    said = [one for one in notes if one.kind in ("resolved", "evidence")]
+    match attempt.decided_by:
+        case "person" | "evidence" | "resend" if said:
+            whose = f"by word of {said[-1].by} ({said[-1].text})"
+        case "recovery":
+            whose = "since its executor was gone before the start"
+        case _:
+            whose = "as its run ended"
+    return Refused(
+        "ledger.unresolved",
+        "NOT_UNRESOLVED",
+        because=f"Attempt {attempt.id} is {attempt.state}{at}, {whose}. Only what is unresolved "
+        "can be decided.",
+        todo="Nothing was changed. Leave it, or let evidence speak: `executor ledger verify`.",
+    )
 
 
 def _answer(verdict: Verdict) -> dict[str, Any]:

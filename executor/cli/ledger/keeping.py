@@ -1,12 +1,14 @@
 """Keeping: forget what is old, and see whether all the rest is sound."""
 
+from collections import Counter
 from typing import Any
 
 import click
 
-from executor.attempt import STATES
+from executor import units
+from executor.attempt import STATES, Attempt, Moment
 from executor.cli import signals
-from executor.cli.ledger.parts import duration, json_option, with_ledger
+from executor.cli.ledger.parts import duration, every, json_option, with_ledger
 from executor.cli.ledger.words import many
 from executor.cli.options import storing
 from executor.cli.output import NOT_REPAIRED, print_json, printable, say, sentences, styled
@@ -14,9 +16,17 @@ from executor.effects import clock
 from executor.embedding import duplicate_window_from_environment
 from executor.loading import read_config
 from executor.refusal import Refused
+from executor.rules.ledger import elapsed
 from executor.store.ledger import Ledger
 
 UNSOUND = 3
+WHY_KEPT = {
+    "on-its-way": "on its way",
+    "unresolved": "unresolved, until somebody decides",
+    "inside-its-window": "inside its window",
+    "young": "settled less than {keep} ago",
+    "needed": "of an action that is still open, or without a receipt in its place",
+}
 
 
 @click.command("prune", short_help="Forget settled attempts that are old.")
@@ -31,8 +41,9 @@ UNSOUND = 3
 def prune(older_than: float | None, as_json: bool, **options: Any) -> int:
     """Forget settled attempts that are old and block nothing any more; receipts stay.
 
-    What is on its way or unresolved is never forgotten, nor what was delivered inside the window.
-    It goes on by itself, a little at a time, whenever an executor opens; this does all of it.
+    What is on its way or unresolved is never forgotten, and nothing inside its window: the longest
+    of its own, the configuration's and EXECUTOR_DUPLICATE_WINDOW. It goes on by itself, a little at
+    a time, whenever an executor opens; this does all of it.
 
     \b
     Example:
@@ -40,19 +51,25 @@ def prune(older_than: float | None, as_json: bool, **options: Any) -> int:
     """
     settings = read_config(options["config"])
     keep = settings.ledger.keep if older_than is None else older_than
-    keep = max(keep, settings.ledger.window, duplicate_window_from_environment() or 0.0)
+    window = max(settings.ledger.window, duplicate_window_from_environment() or 0.0)
+    keep = max(keep, window)
     told: dict[str, Any] = {}
 
     async def forget(ledger: Ledger) -> None:
-        gone = await ledger.prune(keep, clock.moment())
-        told.update(pruned=gone, kept=_counted(ledger))
+        now = clock.moment()
+        gone = await ledger.prune(keep, now)
+        why = Counter(_why_kept(one, keep, window, now) for one in every(ledger))
+        told.update(pruned=gone, kept=_counted(ledger), why={one: why[one] for one in WHY_KEPT})
 
     with_ledger(options, forget)
     if as_json:
         print_json(told)
     else:
         kept = sum(told["kept"].values())
-        say(f"{many(told['pruned'])} forgotten, {kept} kept{_by_state(told['kept'])}.")
+        say(f"{many(told['pruned'])} forgotten, {kept} kept{':' if kept else '.'}")
+        for one, count in told["why"].items():
+            if count:
+                say(f"  {count:>6}  {WHY_KEPT[one].format(keep=units.show_duration(keep))}")
     return 0
 
 
@@ -76,7 +93,7 @@ def check(as_json: bool, **options: Any) -> int:
             found["counts"] = _counted(ledger)
 
     try:
-        with_ledger(options, look)
+        with_ledger(options, look, looking=True)
     except Refused as no:
         if no.rule != "ledger.sound-store":
             raise
@@ -95,6 +112,17 @@ def check(as_json: bool, **options: Any) -> int:
         say(styled("The ledger is NOT sound.", "red", bold=True))
         say("\n".join(sentences(found["found"], found.get("todo") or NOT_REPAIRED)))
     return code
+
+
+def _why_kept(attempt: Attempt, keep: float, window: float, now: Moment) -> str:
+    if attempt.state == "unresolved":
+        return "unresolved"
+    if attempt.settled is None or attempt.state not in ("delivered", "released"):
+        return "on-its-way"
+    gone = elapsed(attempt.settled, now)
+    if gone < max(window, attempt.window_ms / 1000):
+        return "inside-its-window"
+    return "young" if gone < keep else "needed"
 
 
 def _counted(ledger: Ledger) -> dict[str, int]:

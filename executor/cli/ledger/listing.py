@@ -1,22 +1,29 @@
 """Listing: what is on record, and what of it is in doubt."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import click
 
 from executor.attempt import STATES, Attempt
 from executor.cli import signals
-from executor.cli.ledger.parts import json_option, point_in_time, some_text, with_ledger
+from executor.cli.ledger.parts import (
+    every,
+    from_option,
+    json_option,
+    point_in_time,
+    some_text,
+    with_ledger,
+)
+from executor.cli.ledger.subject import first_targets
 from executor.cli.ledger.words import many, table
 from executor.cli.options import storing
 from executor.cli.output import note, print_json, say
+from executor.effects import clock
 from executor.rules import ledger as rules
 from executor.store.ledger import Ledger
 
 IN_DOUBT = 4
 MOST_LISTED = 50
-PAGE = 500
 
 
 @click.command("list", short_help="List attempts, the newest first.")
@@ -38,6 +45,7 @@ PAGE = 500
     help=f"At most so many.  [default: {MOST_LISTED}; with --json all]",
 )
 @json_option
+@from_option
 @storing
 def list_(
     in_state: str | None,
@@ -57,22 +65,24 @@ def list_(
       executor ledger list --in unresolved
       executor ledger list --tool mail.send --since '2 h'
       executor ledger list --json | jq -r 'select(.alarm) | .attempt'
+      executor ledger list --from backup.db
     """
     wanted: dict[str, Any] = {"state": in_state, "tool": tool, "account": account}
     wanted["since"] = since
 
     async def look(ledger: Ledger) -> None:
         if as_json:
-            for attempt in _every(ledger, limit, wanted):
+            for attempt in every(ledger, limit, **wanted):
                 print_json(attempt.facts())
             return
         most = limit or MOST_LISTED
         found = ledger.newest(most + 1, **wanted)
-        say("\n".join(table(found[:most])) if found else "No attempts.")
+        targets = first_targets(ledger, found[:most])
+        say("\n".join(table(found[:most], targets)) if found else "No attempts.")
         if len(found) > most:
             note(f"these are the newest {most}; --limit shows more.")
 
-    with_ledger(options, look)
+    with_ledger(options, look, looking=True)
     return 0
 
 
@@ -95,11 +105,16 @@ def doubt(fail_if_any: bool, as_json: bool, **options: Any) -> int:
       executor ledger doubt --fail-if-any
     """
     found: list[Attempt] = []
+    targets: dict[str, str] = {}
 
     async def look(ledger: Ledger) -> None:
-        found.extend(rules.in_doubt(ledger.unsettled()))
+        # On a full disk what killed executors left is not settled, and in doubt all the same.
+        now = clock.moment()
+        unsettled = [rules.recover(one, ledger.gone, now) for one in ledger.unsettled()]
+        found.extend(rules.in_doubt(unsettled))
+        targets.update(first_targets(ledger, found))
 
-    with_ledger(options, look)
+    with_ledger(options, look, looking=True)
     code = IN_DOUBT if fail_if_any and found else 0
     signals.settle(code)
     if as_json:
@@ -110,15 +125,5 @@ def doubt(fail_if_any: bool, as_json: bool, **options: Any) -> int:
         with_alarm = f", {alarms} with an alarm" if alarms else ""
         say(f"{many(len(found))} in doubt{with_alarm}{':' if found else '.'}")
         if found:
-            say("\n".join(table(found)))
+            say("\n".join(table(found, targets)))
     return code
-
-
-def _every(ledger: Ledger, limit: int | None, wanted: dict[str, Any]) -> Iterator[Attempt]:
-    left, before = limit, None
-    while left is None or left > 0:
-        page = ledger.newest(PAGE if left is None else min(PAGE, left), before=before, **wanted)
-        if not page:
-            return
-        yield from page
-        before, left = page[-1].number, None if left is None else left - len(page)

@@ -2,8 +2,9 @@
 
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from executor import units
 from executor.attempt import Attempt
@@ -12,18 +13,27 @@ from executor.cli.output import printable, styled
 SHORT_ID = 16
 """Characters of an id that are shown where there is little room: its time, and some chance."""
 WIDE = 110
-"""Columns from which on whole ids and accounts are shown."""
+"""Columns from which on whole ids, accounts and targets are shown."""
+HEAD = ("ATTEMPT", "STATE", "CLAIMED", "TOOL", "ACCOUNT", "TARGET", "RESULT")
 COLORS = {"delivered": "green", "unresolved": "yellow", "dispatching": "cyan", "reserved": "cyan"}
 
 
-def table(attempts: Sequence[Attempt]) -> list[str]:
-    """Give lines that fit the terminal; where there is none, nothing is cut."""
+def table(
+    attempts: Sequence[Attempt], targets: Mapping[str, str] = MappingProxyType({})
+) -> list[str]:
+    """Give lines that fit the terminal; where there is none, nothing is cut.
+
+    Args:
+        targets: by attempt, what it acted on.
+    """
     width = shutil.get_terminal_size().columns if _is_terminal() else None
     narrow = width is not None and width < WIDE
-    rows: list[tuple[str, ...]] = [("ATTEMPT", "STATE", "CLAIMED", "TOOL", "ACCOUNT", "RESULT")]
-    rows += [_row(attempt, SHORT_ID if narrow else None) for attempt in attempts]
+    rows: list[tuple[str, ...]] = [HEAD]
+    rows += [_row(one, SHORT_ID if narrow else None, targets.get(one.id)) for one in attempts]
     if narrow:
-        rows = [(*row[:4], row[5]) for row in rows]
+        rows = [(*row[:4], row[-1]) for row in rows]
+    elif not targets:
+        rows = [(*row[:5], row[-1]) for row in rows]
     if len(rows) == 1:
         return []
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -40,11 +50,11 @@ def table(attempts: Sequence[Attempt]) -> list[str]:
     return lines
 
 
-def _row(attempt: Attempt, most: int | None) -> tuple[str, ...]:
+def _row(attempt: Attempt, most: int | None, target: str | None) -> tuple[str, ...]:
     alarm = f"ALARM: {attempt.alarm}" if attempt.alarm else None
     result = alarm or (attempt.result_id if attempt.state == "delivered" else attempt.code)
     at = f"{attempt.claimed.at[:19]}Z"
-    texts = (attempt.tool, attempt.account, result or "")
+    texts = (attempt.tool, attempt.account, target or "", result or "")
     return (attempt.id[:most], attempt.state, at, *map(printable, texts))
 
 
@@ -62,7 +72,15 @@ def _cut(text: str, room: int) -> str:
     return text if len(text) <= room else text[: max(room - 3, 0)] + "..."[:room]
 
 
-def card(attempt: Attempt, receipt: Path | None) -> Iterator[str]:
+def card(
+    attempt: Attempt, receipt: Path | str | None, subject: Iterable[tuple[str, str]] = ()
+) -> Iterator[str]:
+    """Give all that is known of an attempt, in lines.
+
+    Args:
+        receipt: its path, or why it is not known.
+        subject: names and values of what it was about.
+    """
     state = styled(attempt.state, COLORS.get(attempt.state), bold=True)
     yield f"Attempt {attempt.id}: {state}{in_brackets(attempt.code)}"
     if attempt.alarm:
@@ -74,6 +92,7 @@ def card(attempt: Attempt, receipt: Path | None) -> Iterator[str]:
         ("because", attempt.because),
         ("tool", attempt.tool),
         ("account", attempt.account),
+        *subject,
         ("claimed", attempt.claimed.at),
         ("dispatched", None if attempt.dispatched is None else attempt.dispatched.at),
         ("settled", settled),
@@ -98,10 +117,16 @@ def _not_yet(attempt: Attempt) -> str:
     return "not in its place; if its executor was killed, the next one that opens writes it"
 
 
-def what_next(attempt: Attempt, where: str, *, verifiable: bool) -> Iterator[str]:
-    if verifiable:
-        yield "It may have happened. Its tool can find out (with the options of its run):"
-        yield f"  executor ledger verify {attempt.id}{where}"
+def what_next(attempt: Attempt, where: str, verifying: str | None = None) -> Iterator[str]:
+    """Say how to find out what became of an unresolved attempt, and how to say so.
+
+    Args:
+        where: options that lead another command to the same state directory.
+        verifying: options for `executor ledger verify`, if its tool can find out.
+    """
+    if verifying is not None:
+        yield "It may have happened. Its tool can find out:"
+        yield f"  executor ledger verify {attempt.id}{verifying}"
         yield "Or find out yourself, then say so, with --not-delivered if it did not happen:"
     else:
         yield "It may have happened. Find out, then say so, with --not-delivered if it did not:"
