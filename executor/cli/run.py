@@ -110,9 +110,8 @@ def command(
 
             with _progress() as progress:
                 signals.begin()
-                until.append(
-                    _until(executor, await executor.run(request, progress=progress, tell=tell))
-                )
+                ended = await executor.run(request, progress=progress, tell=tell)
+                until.append(_until(executor, ended))
 
     try:
         working.run(work)

@@ -82,7 +82,7 @@ class Look(Database):
                 fixed = self._is_whole()
                 if fixed:
                     stack.enter_context(self._turn_of_others())
-                    fixed = self._is_whole()  # it may have been opened while we waited
+                    fixed = self._is_whole()  # somebody may have written while we waited
                 # The words of a URI: a path may hold its signs.
                 name = f"file:{quote(os.path.abspath(self.path))}?mode=ro"
                 flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
@@ -94,10 +94,9 @@ class Look(Database):
             raise unavailable(failed) from failed
 
     def _is_whole(self) -> bool:
-        """Say whether all of it is in the one file, and nobody has it open."""
+        """Say whether all of it is in the one file, and no log beside it has more."""
         beside = [self.path.with_name(f"{self.path.name}-{kind}") for kind in ("wal", "journal")]
-        index = self.path.with_name(f"{self.path.name}-shm")
-        return not index.exists() and not any(_size(file) for file in beside)
+        return not any(_size(file) for file in beside)
 
 
 def look_at_copy(path: Path) -> Ledger:

@@ -13,12 +13,17 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from executor import units
 from executor.attempt import Moment
+from executor.cli.ledger.parts import resend_until
+from executor.manifest import Manifest
 from tests.cli.call import Cli, Done, finish, read_terminal, terminal, until
 from tests.cli.ledgers import OUTCOMES, SENT, UNCLEAR, ledger, listed, run, states, verifying
 from tests.conftest import lacking
+from tests.ledger.attempts import MINUTE, attempt, later, rebooted
 
 DOUBT = "doubt --fail-if-any"
 OTHER = 65534
@@ -155,9 +160,7 @@ def test_a_refusal_is_told_from_an_attempt(cli: Cli, namespaced: None) -> None:
 @pytest.mark.parametrize("text", ["*", "../receipts/*", "?" * 28, "[0-9]*" * 2])
 def test_what_is_no_id_is_no_pattern_of_files(cli: Cli, namespaced: None, text: str) -> None:
     """A name from outside is looked for, and nothing else."""
-    words = cli.fake(SENT)
-    cli(*words)
-    cli(*words)
+    run(cli, SENT)
 
     done = ledger(cli, "show", text)
 
@@ -379,11 +382,13 @@ def test_what_a_copy_has_in_its_log_is_read_too(cli: Cli, namespaced: None) -> N
     """Of a killed executor the newest is there, and nowhere else."""
     run(cli, SENT)
     backup = cli.house.home / "backup"
+    backup.mkdir()
     with contextlib.closing(sqlite3.connect(cli.house.state / "ledger.db")) as connection:
         connection.execute("BEGIN")
         connection.execute("SELECT * FROM attempts").fetchall()
         run(cli, SENT)  # its log stays while somebody reads
-        shutil.copytree(cli.house.state, backup)
+        for name in ("ledger.db", "ledger.db-wal"):
+            shutil.copy(cli.house.state / name, backup / name)
     assert (backup / "ledger.db-wal").stat().st_size
 
     done = from_copy(cli, backup / "ledger.db", "list", "--json")
@@ -472,3 +477,28 @@ def test_no_time_is_told_when_the_provider_has_forgotten_the_key(
 
     assert "idempotency" not in done.err
     assert "idempotency" not in shown_.out
+
+
+# rule: ledger.idempotency-key
+def test_a_time_is_told_only_where_it_is_certain(cli: Cli) -> None:
+    """The provider counts from what it saw first, and no clock goes on over a reboot."""
+    changes = cli.house.manifest(idempotency={"window": "10 min"}, argv=[["{idempotency_key}"]])
+    manifest = msgspec.convert(changes, Manifest, dec_hook=units.parse)
+    plain = msgspec.structs.replace(manifest, idempotency=None)
+    earlier = attempt("a-1", "released", key="k")
+    found = attempt("a-2", "unresolved", key="k", dispatched=later(8 * MINUTE))
+    alarmed = msgspec.structs.replace(found, alarm="released by person, then delivered")
+    without = msgspec.structs.replace(found, key="")
+    now = later(9 * MINUTE)
+
+    assert resend_until(manifest, found, [found], now) == later(18 * MINUTE).at
+    assert resend_until(manifest, found, [earlier, found], now) == later(10 * MINUTE).at
+    set_back = later(9 * MINUTE, step=-5 * MINUTE)
+    assert resend_until(manifest, found, [earlier, found], set_back) == later(5 * MINUTE).at
+
+    assert resend_until(plain, found, [found], now) is None
+    assert resend_until(manifest, alarmed, [alarmed], now) is None
+    assert resend_until(manifest, without, [without], now) is None
+    assert resend_until(manifest, earlier, [earlier], now) is None
+    assert resend_until(manifest, found, [earlier, found], later(10 * MINUTE)) is None
+    assert resend_until(manifest, found, [earlier, found], rebooted(9 * MINUTE)) is None
