@@ -30,7 +30,7 @@ OTHER = 65534
 AS_ANOTHER = [
     *(sys.executable, "-c"),
     # What it needs is imported first: the interpreter may lie where only root can look.
-    "import os, executor.cli.main, executor.cli.ledger, executor.cli.doctor\n"
+    "import os, executor.cli.main, executor.cli.commands, executor.cli.ledger\n"
     f"os.setgroups([]); os.setgid({OTHER}); os.setuid({OTHER})\n"
     "executor.cli.main.main()",
 ]
