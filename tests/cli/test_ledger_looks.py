@@ -287,8 +287,9 @@ def test_a_full_disk_hinders_nobody_from_looking(
 
 # rule: ledger.unresolved
 # rule: ledger.crash
+@pytest.mark.parametrize("log", ["left", "gone"])
 def test_what_a_killed_executor_left_is_in_doubt_on_a_full_disk_too(
-    cli: Cli, namespaced: None, small_disk: Path
+    cli: Cli, namespaced: None, small_disk: Path, log: str
 ) -> None:
     """It cannot be put on record, and a monitor must not stay green for that."""
     started = cli.house.root / "started"
@@ -300,6 +301,10 @@ def test_what_a_killed_executor_left_is_in_doubt_on_a_full_disk_too(
         running = ledger(cli, "doubt", "--fail-if-any")
         process.send_signal(signal.SIGKILL)
         finish(process)
+    if log == "gone":  # whoever closes it last takes in its log
+        with contextlib.closing(sqlite3.connect(cli.house.state / "ledger.db")) as connection:
+            connection.execute("SELECT * FROM attempts").fetchall()
+    assert (cli.house.state / "ledger.db-wal").exists() == (log == "left")
     fill(small_disk)
 
     doubt = ledger(cli, "doubt", "--fail-if-any", "--json")
@@ -402,10 +407,10 @@ def test_what_is_no_copy_of_a_ledger_is_refused(cli: Cli, namespaced: None) -> N
     """An empty list would look like one."""
     run(cli, SENT)
     text = cli.house.file("text.db", "not a database at all\n" * 100)
-    other = cli.house.root / "other.db"
+    copy, other = copied(cli, "vacuum"), cli.house.root / "other.db"
+    shutil.copy(copy, other)
     with contextlib.closing(sqlite3.connect(other)) as connection:
-        connection.execute("CREATE TABLE attempts (id)")
-    copy = copied(cli, "vacuum")
+        connection.execute("PRAGMA application_id = 1")  # another program's, with tables like ours
     damaged = cli.house.file("damaged.db", copy.read_bytes()[:8192] + b"\xa5" * 8192)
 
     ends = [from_copy(cli, path, "list", "--json") for path in (text, other, damaged)]
