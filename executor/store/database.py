@@ -1,25 +1,27 @@
 """Database: one SQLite file that is sound, or refused; one transaction for many jobs.
 
-Beside it lies ``store``: the lock across processes, and a witness of which database belongs here
-and how many commits it has seen. A database that is gone, is another, or is an older copy of itself
-is found out by it; none is ever started afresh in its place.
+Beside it lies ``store``: the lock across processes, and a witness of which database belongs here,
+how many commits it has seen and what its file looked like after the last. A database that is gone,
+is another, or is an older copy of itself, in whole or in pages, is found out by it; none is ever
+started afresh in its place.
 """
 
 import contextlib
 import copy
 import ctypes
 import fcntl
+import hashlib
 import logging
 import os
 import random
 import stat
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 import apsw
 
@@ -33,10 +35,13 @@ log = logging.getLogger(__name__)
 APPLICATION_ID = 0x5EA1ED01
 PATIENCE_S = 10.0
 """Seconds that a transaction waits for another process's before it gives up."""
+_CLOSING_PATIENCE_S = 1.0
+"""Seconds that closing waits for it: a log that is left is no harm."""
 _FIRST_PAUSE_S = 0.0001
 _LONGEST_PAUSE_S = 0.004
 SMALL_PAGES = 4096
-"""A database of up to so many pages is checked whole when it is opened; a larger one by doctor."""
+"""A database of up to so many pages is checked whole when it is opened; a larger one by doctor, and
+when its file is not as the last commit left it."""
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _NO_CHECKPOINT = apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE
 _NOT_OURS_TO_WRITE = (
@@ -47,6 +52,18 @@ _NOT_OURS_TO_WRITE = (
 )
 _OF_A_JOB = (apsw.ConstraintError, apsw.TooBigError)
 """Errors of SQLite that are about the values of a job, and not about the store."""
+_CONTENTS = 2**63
+
+Shape = tuple[int, int, int]
+"""What a file looks like from outside: its number, its bytes, its last change in nanoseconds."""
+
+
+class Witnessed(NamedTuple):
+    """What the witness says: which store, how many commits, and the shape after the last."""
+
+    id: str
+    commits: int
+    shape: Shape | None
 
 
 class Session:
@@ -109,6 +126,9 @@ class Database:
         """The journal mode in use: ``wal`` or ``persist``."""
         self._witness = witness
         self._writing = connection
+        self._content = 0
+        self._of_parent = False
+        connection.preupdate_hook(self._follow)
         self.id = _store(path, connection)[0]
         # In WAL mode the last two are there, and stay, for as long as anybody has it open.
         names = ("store", "ledger.db", "ledger.db-wal", "ledger.db-shm")
@@ -123,6 +143,7 @@ class Database:
         Nothing is raised: each job has its value or its failure.
         """
         try:
+            self._check_process()
             with self._turn():
                 self._transact(jobs)
         except Exception as failed:
@@ -135,9 +156,11 @@ class Database:
     def _transact(self, jobs: Sequence[Job[Any]]) -> None:
         connection = self._writing
         self._check_place()
+        witnessed = self._check_file()
         connection.execute("BEGIN IMMEDIATE")
         try:
-            commits = self._check_witness()
+            commits = self._check_witness(witnessed)
+            self._content = _content(connection)
             before = connection.total_changes()
             for job in jobs:
                 job.failed = None  # what is owed may have failed before
@@ -145,7 +168,10 @@ class Database:
             if connection.total_changes() == before:
                 connection.execute("ROLLBACK")
                 return
-            connection.execute("UPDATE store SET commits = :commits", {"commits": commits + 1})
+            connection.execute(
+                "UPDATE store SET commits = :commits, content = :content",
+                {"commits": commits + 1, "content": self._content % _CONTENTS},
+            )
             connection.execute("COMMIT")
         except BaseException:
             if connection.in_transaction:
@@ -154,7 +180,7 @@ class Database:
         self._bear_witness(commits + 1)
 
     def _do(self, job: Job[Any]) -> None:
-        connection = self._writing
+        connection, before = self._writing, self._content
         connection.execute("SAVEPOINT job")
         try:
             job.value = job.work(Session(connection))
@@ -164,7 +190,16 @@ class Database:
             own = isinstance(failed, _OF_A_JOB)
             job.failed = ValueError(f"the ledger cannot hold it: {failed}") if own else failed
             connection.execute("ROLLBACK TO job")
+            self._content = before
         connection.execute("RELEASE job")
+
+    def _follow(self, change: apsw.PreUpdate) -> None:
+        """Keep account of what the attempts come to, with each change of one."""
+        if change.table_name == "attempts":
+            for row, sign in ((change.old, -1), (change.new, 1)):
+                if row is not None:
+                    number, _, fingerprint, state = row[:4]
+                    self._content += sign * _weight(number, fingerprint, state)
 
     def read(self, look: Callable[[Session], T]) -> T:
         """Look at what is committed, beside any writer.
@@ -172,6 +207,7 @@ class Database:
         Raises:
             Unverified: ``ledger.sound-store``.
         """
+        self._check_process()
         try:
             self._check_place()
             connection = _connect(self.path, apsw.SQLITE_OPEN_READONLY)
@@ -189,7 +225,11 @@ class Database:
 
         def look(session: Session) -> str | None:
             found = [str(row[0]) for row in session.rows("PRAGMA integrity_check(3)")]
-            return None if found == ["ok"] else "; ".join(found)
+            if found != ["ok"]:
+                return "; ".join(found)
+            said = session.rows("SELECT content FROM store")
+            held = _weights(session.rows("SELECT number, fingerprint, state FROM attempts"))
+            return None if said == [(held,)] else "it lacks changes that it says it has"
 
         return self.read(look)
 
@@ -205,14 +245,27 @@ class Database:
 
     def close(self) -> None:
         """Give it back."""
+        if self._of_parent:
+            return
         try:
             with contextlib.suppress(apsw.Error):
-                if self._identify() == self._identities:
-                    self._writing.config(_NO_CHECKPOINT, 0)  # else its -wal is another's
+                witnessed = self._is_as_left()
+                if witnessed is not None:
+                    self._writing.config(_NO_CHECKPOINT, 0)
                 self._writing.close()
+                if witnessed is not None:
+                    self._bear_witness(witnessed.commits)
         finally:
+            _OPEN_HERE.pop(self._witness, None)
             os.close(self._witness)
             self._witness = -1  # the number may be another file's soon
+
+    def leave_to_parent(self) -> None:
+        """Never touch it again, in a child without an exec of its own: it is the parent's."""
+        self._of_parent = True
+        # SQLite in two processes on one connection is undefined, and to close it may wait for a
+        # thread that is only in the parent.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._writing))
 
     # -- the witness ------------------------------------------------------------------------------
 
@@ -223,6 +276,15 @@ class Database:
             yield
         finally:
             fcntl.flock(self._witness, fcntl.LOCK_UN)
+
+    def _check_process(self) -> None:
+        if self._of_parent:
+            raise Unverified(
+                "ledger.full-disk",
+                "STORE_UNAVAILABLE",
+                because="The ledger was opened by the process that this one was forked from.",
+                todo="Open an executor in this process too; or ask in the one that opened it.",
+            )
 
     def _check_place(self) -> None:
         """Refuse to go on in a file that others do not find any more."""
@@ -240,21 +302,66 @@ class Database:
         if found != self.id:
             raise unsound(f"{self.path} is the ledger of another state directory.")
 
-    def _check_witness(self) -> int:
-        found, commits = _store(self.path, self._writing)
-        self._check_id(found)
-        _check_version(self.path, self._writing)
+    def _check_file(self) -> Witnessed:
+        """Read all of it if its file is not as our last commit left it; give the witness."""
         witnessed = _read_witness(self._witness)
         if witnessed is None:
             raise unsound(f"{self._files['store']} was emptied while it was in use.")
+        if witnessed.shape != _shape(self.path):
+            # A connection of its own: the pages that ours remembers may not be those in the file.
+            connection = _connect(self.path, apsw.SQLITE_OPEN_READWRITE)
+            try:
+                _check_content(self.path, connection, whole=True)
+                _compare(self.path, _store(self.path, connection), witnessed)
+            finally:
+                connection.close()
+            self._bear_witness(witnessed.commits)
+        return witnessed
+
+    def _check_witness(self, witnessed: Witnessed) -> int:
+        found, commits = _store(self.path, self._writing)
+        self._check_id(found)
+        _check_version(self.path, self._writing)
         _compare(self.path, (found, commits), witnessed)
         return commits
 
+    def _is_as_left(self) -> Witnessed | None:
+        """Take the lock for good, and give the witness if the files are as it says.
+
+        Else the log is another's, or belongs to another file than lies there.
+        """
+        try:
+            _lock(self._witness, _CLOSING_PATIENCE_S)
+            witnessed = _read_witness(self._witness)
+            if witnessed is None or witnessed.shape != _shape(self.path):
+                return None
+        except (Unverified, OSError):
+            return None
+        return witnessed if self._identify() == self._identities else None
+
     def _bear_witness(self, commits: int) -> None:
         try:
-            _write_witness(self._witness, self.id, commits)
+            _write_witness(self._witness, self.id, commits, _shape(self.path))
         except OSError as failed:  # what it would tell is durable, and it may lag behind
             log.warning("%s: %s", self._files["store"], failed)
+
+
+# -- forks ----------------------------------------------------------------------------------------
+
+_OPEN_HERE: dict[int, Database | None] = {}
+"""The witnesses that this very process has open, by descriptor, and their databases."""
+
+
+def _leave_to_parent() -> None:
+    """Let go, in a child without an exec of its own: it would hold its parent's locks."""
+    for descriptor, database in _OPEN_HERE.items():
+        os.close(descriptor)
+        if database is not None:
+            database.leave_to_parent()
+    _OPEN_HERE.clear()
+
+
+os.register_at_fork(after_in_child=_leave_to_parent)
 
 
 # -- opening --------------------------------------------------------------------------------------
@@ -277,11 +384,14 @@ def open_database(directory: Path, *, used_before: bool) -> Database:
         if _was_there(path, used_before=used_before) and not store.exists():
             raise unsound(f"{store} is gone, and this state directory has been used before.")
         witness = os.open(store, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        _OPEN_HERE[witness] = None
         try:
             _lock(witness)
             database = _open(path, witness, used_before=used_before)
+            _OPEN_HERE[witness] = database
             fcntl.flock(witness, fcntl.LOCK_UN)
         except BaseException:
+            del _OPEN_HERE[witness]
             os.close(witness)
             raise
     except (apsw.Error, OSError) as failed:
@@ -306,9 +416,10 @@ def _open(path: Path, witness: int, *, used_before: bool) -> Database:
     logs = (path.with_name("ledger.db-wal"), path.with_name("ledger.db-shm"))
     with contextlib.ExitStack() as undo:
         undo.callback(_remove, [log for log in logs if not log.exists()])
+        as_left = witnessed is not None and witnessed.shape == _shape(path)
         connection = _connect(path, apsw.SQLITE_OPEN_READWRITE)
         undo.callback(connection.close)
-        _check_content(path, connection)
+        _check_content(path, connection, whole=not as_left)
         found = _store(path, connection)
         if witnessed is not None:
             _compare(path, found, witnessed)
@@ -316,8 +427,9 @@ def _open(path: Path, witness: int, *, used_before: bool) -> Database:
             raise unsound(f"{path.with_name('store')} is empty, and the ledger is not new.")
         _upgrade(path, connection)
         database = Database(path, witness, connection, _set_journal(path, connection))
+        if witnessed is None or witnessed.shape != _shape(path):
+            _write_witness(witness, *found, _shape(path))
         if witnessed is None:
-            _write_witness(witness, *found)
             os.fsync(witness)
         _sync_directory(path.parent)
         undo.pop_all()
@@ -343,7 +455,8 @@ def _create(path: Path) -> None:
         connection.execute("PRAGMA synchronous = EXTRA")
         _migrate(connection, 0)
         connection.execute(
-            "INSERT INTO store (id, commits) VALUES (:id, 0)", {"id": os.urandom(16).hex()}
+            "INSERT INTO store (id, commits, content) VALUES (:id, 0, 0)",
+            {"id": os.urandom(16).hex()},
         )
     finally:
         connection.close()
@@ -380,18 +493,32 @@ def _set_journal(path: Path, connection: apsw.Connection) -> str:
     return found
 
 
-def _check_content(path: Path, connection: apsw.Connection) -> None:
-    """Refuse what is no ledger of ours, is damaged, or is of a later version."""
+def _check_content(path: Path, connection: apsw.Connection, *, whole: bool = False) -> None:
+    """Refuse what is no ledger of ours, is damaged, or is of a later version.
+
+    Args:
+        whole: read all of it, however large, and see that no page of it is older than the rest.
+    """
     application = _number(connection, "application_id")
     if application != APPLICATION_ID:
         raise unsound(f"{path} is no ledger of sealed-executor (application id {application}).")
     version = _check_version(path, connection)
-    if _number(connection, "page_count") <= SMALL_PAGES:
+    if whole or _number(connection, "page_count") <= SMALL_PAGES:
         found = [str(row[0]) for row in connection.execute("PRAGMA integrity_check(1)")]
         if found != ["ok"]:
             raise unsound(f"{path} is damaged: {found[0]}.")
     if _schema(connection) != _expected_schema(version):
         raise unsound(f"{path} has tables that are not those of a ledger.")
+    if whole:
+        _store(path, connection)
+        with connection:  # one look, whoever writes meanwhile
+            said = _content(connection)
+            rows = connection.execute("SELECT number, fingerprint, state FROM attempts")
+            if _weights(rows) != said:
+                raise unsound(
+                    f"{path} lacks changes that its newest page says it has: parts of it are "
+                    "older than others. It was put back from a copy while its -wal file stayed."
+                )
 
 
 def _check_version(path: Path, connection: apsw.Connection) -> int:
@@ -444,6 +571,21 @@ def _store(path: Path, connection: apsw.Connection) -> tuple[str, int]:
     if len(rows) != 1:
         raise unsound(f"{path} does not say which store it is.")
     return str(rows[0][0]), int(str(rows[0][1]))
+
+
+def _content(connection: apsw.Connection) -> int:
+    """Give what the attempts come to, as the last commit says."""
+    return int(str(connection.execute("SELECT content FROM store").fetchall()[0][0]))
+
+
+def _weights(rows: Iterable[tuple[Any, ...]]) -> int:
+    """Give what attempts come to: a sum, so that a change of one needs no look at the others."""
+    return sum(_weight(*row) for row in rows) % _CONTENTS
+
+
+def _weight(number: object, fingerprint: object, state: object) -> int:
+    text = f"{number} {fingerprint} {state}".encode("utf-8", "backslashreplace")
+    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big")
 
 
 def _number(connection: apsw.Connection, pragma: str) -> int:
@@ -499,9 +641,14 @@ def _identity(path: str) -> tuple[int, int] | None:
     return facts.st_dev, facts.st_ino
 
 
-def _lock(descriptor: int) -> None:
+def _shape(path: Path) -> Shape:
+    facts = os.lstat(path)
+    return facts.st_ino, facts.st_size, facts.st_mtime_ns
+
+
+def _lock(descriptor: int, patience: float | None = None) -> None:
     """Take the lock, or give up after a time: its holder may have been stopped."""
-    end = time.monotonic() + PATIENCE_S
+    end = time.monotonic() + (PATIENCE_S if patience is None else patience)
     pause = _FIRST_PAUSE_S
     while True:
         try:
@@ -521,33 +668,37 @@ def _lock(descriptor: int) -> None:
             return
 
 
-def _read_witness(descriptor: int) -> tuple[str, int] | None:
-    text = os.pread(descriptor, 100, 0).decode("ascii", "replace")
+def _read_witness(descriptor: int) -> Witnessed | None:
+    text = os.pread(descriptor, 300, 0).decode("ascii", "replace")
     if not text:
         return None
     try:
-        kind, identity, commits = text.split()
+        kind, identity, commits, *shape = text.split()
         if kind != "sealed-executor":
             raise ValueError
-        return identity, int(commits)
+        if not shape:  # of an earlier program
+            return Witnessed(identity, int(commits), None)
+        number, size, changed = map(int, shape)
+        return Witnessed(identity, int(commits), (number, size, changed))
     except ValueError:
         raise unsound("The file `store` of the state directory is damaged.") from None
 
 
-def _compare(path: Path, found: tuple[str, int], witnessed: tuple[str, int]) -> None:
+def _compare(path: Path, found: tuple[str, int], witnessed: Witnessed) -> None:
     """Refuse another ledger than the witness saw, or an older one."""
-    if found[0] != witnessed[0]:
+    if found[0] != witnessed.id:
         raise unsound(f"{path} is the ledger of another state directory.")
-    if found[1] < witnessed[1]:
+    if found[1] < witnessed.commits:
         raise unsound(
-            f"{path} is older than it should be: it has seen {found[1]} commits of {witnessed[1]}. "
-            "It was put back from a copy, or its -wal file was removed."
+            f"{path} is older than it should be: it has seen {found[1]} commits of "
+            f"{witnessed.commits}. It was put back from a copy, or its -wal file was removed."
         )
 
 
-def _write_witness(descriptor: int, identity: str, commits: int) -> None:
+def _write_witness(descriptor: int, identity: str, commits: int, shape: Shape) -> None:
     """Write it in place, all of one length, and unsynced: it may lag behind, never run ahead."""
-    os.pwrite(descriptor, f"sealed-executor {identity} {commits:020d}\n".encode(), 0)
+    numbers = " ".join(f"{number:020d}" for number in (commits, *shape))
+    os.pwrite(descriptor, f"sealed-executor {identity} {numbers}\n".encode(), 0)
 
 
 def _sync_directory(directory: Path) -> None:

@@ -24,6 +24,7 @@ from executor.store.database import (
     _compare,
     _lock,
     _read_witness,
+    _shape,
     _store,
     unavailable,
     unsound,
@@ -133,6 +134,8 @@ def look_without_room(directory: Path) -> Database:
         _compare(path, (look.id, look.commits), witnessed)
     elif look.commits:
         raise unsound(f"{store} is empty, and the ledger is not new.")
+    if witnessed is not None and witnessed.shape != _shape(path) and (wrong := look.check()):
+        raise unsound(f"{path} is damaged, or parts of it are older than others: {wrong}.")
     return look
 
 

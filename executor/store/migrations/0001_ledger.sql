@@ -40,8 +40,9 @@ CREATE TABLE notes (
 );
 CREATE INDEX notes_by_attempt ON notes (attempt);
 
--- One row: which store this is, and how many commits it has seen.
+-- One row: which store this is, how many commits it has seen, and what its attempts come to.
 CREATE TABLE store (
     id             TEXT   NOT NULL,
-    commits        BIGINT NOT NULL
+    commits        BIGINT NOT NULL,
+    content        BIGINT NOT NULL
 );
