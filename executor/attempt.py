@@ -69,7 +69,7 @@ class Attempt(_Value, frozen=True, kw_only=True):
     ``number`` orders the attempts of a ledger, 0 before it is in one. ``beside`` is the earlier
     attempt that the request named as known (`allow_duplicate`); ``resend`` says that it goes out
     under the ``key`` of an unresolved one. ``window_ms`` is the time for which its delivery blocks.
-    ``alarm`` says what contradicts a decision about it.
+    ``alarm`` says what contradicts a decision about it; ``level`` is its isolation.
     """
 
     id: str
@@ -92,6 +92,7 @@ class Attempt(_Value, frozen=True, kw_only=True):
     because: str | None = None
     result_id: str | None = None
     alarm: str | None = None
+    level: str = ""
 
     def facts(self) -> dict[str, Any]:
         """Give what people and programs are shown of it."""
@@ -112,6 +113,7 @@ class Attempt(_Value, frozen=True, kw_only=True):
             "beside": self.beside,
             "resend": self.resend,
             "window_ms": self.window_ms,
+            "isolation": self.level,
             "alarm": self.alarm,
             "owner": msgspec.to_builtins(self.owner),
         }

@@ -4,6 +4,7 @@ import contextvars
 import logging
 import os
 import pwd
+import random
 import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from concurrent.futures import CancelledError, Future
@@ -44,7 +45,7 @@ from executor.units import Duration
 
 log = logging.getLogger(__name__)
 SWEEP_EVERY_S = 3600.0
-TIDIED_AT_ONCE = 1000
+TIDIED_AT_ONCE = 500
 """Settled attempts that are looked at for their age; `executor ledger prune` looks at all."""
 WINDOW_VARIABLE = "EXECUTOR_DUPLICATE_WINDOW"
 ARGV_SLACK = 64 * 1024
@@ -111,7 +112,10 @@ class Executor:
         gate, now = self.gate, clock.moment()
         await gate.ledger.recover(now)
         gate.publish()
-        await gate.ledger.prune(self.keep, now, most=TIDIED_AT_ONCE)
+        # From the first one, and from anywhere: some that stay for long must not hide the rest.
+        anywhere = random.randrange(gate.ledger.newest_number() + 1)  # noqa: S311 - no secret
+        for after in (0, anywhere):
+            await gate.ledger.prune(lambda _: self.keep, now, most=TIDIED_AT_ONCE, after=after)
 
     @property
     def keep(self) -> float:
@@ -279,8 +283,9 @@ async def open_executor(
                 version=version("sealed-executor"),
             )
             executor = Executor(gate, directory, settings)
+            left = owners.left()
             await executor.tidy_ledger()
-            owners.sweep()
+            owners.remove(left)
             try:
                 yield executor
             finally:

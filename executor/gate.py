@@ -138,8 +138,11 @@ class Gate:
         files, hold = await self.freezer.freeze(admitted.id, admitted.asked.files, progress)
         try:
             same = identity.fingerprint(admitted.manifest, admitted.asked, files)
-            key = identity.idempotency_key(same, admitted.request.allow_duplicate)
+            key = identity.NO_KEY
             if admitted.manifest.idempotency is not None:
+                known = admitted.request.allow_duplicate
+                last = ledger.last_delivered(self.ledger.same(same)) if known is None else known
+                key = identity.idempotency_key(same, last)
                 tool = self.tools[admitted.request.tool]
                 admitted = self._admit(admitted.id, admitted.request, tool, key)
             return _frozen(admitted, files, same, key), hold
@@ -160,6 +163,7 @@ class Gate:
             owner=self.owner,
             claimed=now,
             window_ms=round(terms.window * 1000),
+            level=action.admitted.reach.level,
             key="" if action.admitted.manifest.idempotency is None else action.key,
         )
         attempt.on_ledger = OnLedger.of(wanted)
@@ -320,7 +324,12 @@ class Gate:
             log.error("receipts of others: %s", late)
             return
         for name, statement in unrecorded:
-            if self._file(name, msgspec.json.decode(statement)):
+            try:
+                filed = self._file(name, msgspec.json.decode(statement))
+            except (msgspec.DecodeError, ValueError, TypeError) as damaged:
+                log.error("the receipt of attempt %s cannot be read: %s", name, damaged)
+                continue
+            if filed:
                 self.ledger.recorded(name)
 
     def _file(self, name: str, statement: dict[str, Any], room: Room | None = None) -> bool:

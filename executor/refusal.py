@@ -76,7 +76,7 @@ TABLE: tuple[Row, ...] = (
     Row("ledger.single-dispatch", "CLAIM_LOST", "dispatch", "ask"),
     Row("ledger.full-disk", "STORE_UNAVAILABLE", "claim", "retry"),
     Row("ledger.sound-store", "STORE_UNAVAILABLE", "load", "ask"),
-    Row("ledger.unresolved", "NOT_UNRESOLVED", "decide", "fix"),
+    Row("ledger.unresolved", "NOT_UNRESOLVED", "decide", "stop"),
     Row("ledger.by-attempt", "UNKNOWN_ATTEMPT", "decide", "fix", True),
     Row("ledger.evidence", "NO_VERIFY_COMMAND", "decide", "ask"),
     # what the command gets, and can reach

@@ -7,7 +7,7 @@ process is known by number and start, so that neither a lost file nor a reused n
 import contextlib
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from executor.attempt import Owner
@@ -84,16 +84,23 @@ class Owners:
             _namespace(),
             os.getpid(),
         )
-        started = "" if mine else processes.started(owner.pid)  # ours, but no longer open
+        ended = mine or processes.state(owner.pid) in (
+            "Z",
+            "X",
+        )  # ours, and no longer open; or dead
+        started = "" if ended else processes.started(owner.pid)
         seen = Sighting(clock.boot(), _namespace(), self._lock(owner.id), started)
         return ledger.is_gone(owner, seen)
 
-    def sweep(self) -> None:
-        """Remove the files of owners that are gone."""
-        for path in self._directory.iterdir():
-            if self._lock(path.name) == "free":
-                with contextlib.suppress(OSError):
-                    path.unlink(missing_ok=True)
+    def left(self) -> list[str]:
+        """Give the files of owners that are gone; what they left is settled before `remove`."""
+        return [path.name for path in self._directory.iterdir() if self._lock(path.name) == "free"]
+
+    def remove(self, left: Sequence[str]) -> None:
+        """Remove such files. Without one, an owner in another namespace is never proven gone."""
+        for name in left:
+            with contextlib.suppress(OSError):
+                (self._directory / name).unlink(missing_ok=True)
 
     def _lock(self, name: str) -> ledger.Lock:
         try:
@@ -132,6 +139,6 @@ def _locked(path: Path) -> int:
 def _namespace() -> str:
     """Name what numbers and starts of processes count in: the PID and the time namespace."""
     try:
-        return f"{os.stat('/proc/self/ns/pid').st_ino} {clock.time_namespace()}"
+        return f"{os.stat('/proc/self/ns/pid').st_ino} {clock.boottime_offset()}"
     except OSError:
         return ""

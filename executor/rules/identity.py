@@ -5,6 +5,8 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import msgspec
+
 from executor import template
 from executor.frozen import Asked, FrozenFile
 from executor.manifest import Manifest, Parameter, SetOf
@@ -18,7 +20,8 @@ def fingerprint(manifest: Manifest, asked: Asked, files: Sequence[FrozenFile]) -
     """Give the SHA-256, in hex, over the RFC 8785 form of all that makes it the same thing.
 
     Listed equivalences, and no others: Unicode in NFC, the case of an address's domain, the order
-    of a ``set``. Every part stands under its name, so that none can run into another.
+    of a ``set``, and what is left out with what is as good as left out. Every part stands under its
+    name, so that none can run into another.
     """
     import rfc8785
 
@@ -31,13 +34,15 @@ def fingerprint(manifest: Manifest, asked: Asked, files: Sequence[FrozenFile]) -
     return hashlib.sha256(rfc8785.dumps(covered)).hexdigest()
 
 
-def idempotency_key(fingerprint: str, beside: str | None) -> str:
+def idempotency_key(fingerprint: str, after: str | None) -> str:
     """Give the key that a provider gets: the same for the same action, asked again.
 
     Args:
-        beside: the attempt that is known and is to be delivered once more: another delivery.
+        after: the attempt that the request knows of, or else the last that was delivered: what is
+            wanted after it is another delivery, and a provider that still knows the old key would
+            only hand back the old one.
     """
-    text = f"idempotency-key/1 {fingerprint} {beside or ''}"
+    text = f"idempotency-key/1 {fingerprint} {after or ''}"
     return hashlib.sha256(text.encode()).hexdigest()[:KEY_DIGITS]
 
 
@@ -60,9 +65,14 @@ def _parts(
 ) -> Iterator[tuple[str, Any]]:
     if manifest.identity is None:
         for name, given in asked.parameters.items():
-            yield name, _same(manifest.parameters[name], given)
+            parameter = manifest.parameters[name]
+            # A parameter that a later manifest adds, with a default, must not make old attempts
+            # strangers: what is unresolved still blocks after an upgrade.
+            if given != parameter.default and not _is_nothing(manifest, name, given):
+                yield name, _same(parameter, given)
         for slot in manifest.files:
-            yield f"files.{slot}", [[f.name, f.sha256] for f in files if f.slot == slot]
+            if frozen := [[file.name, file.sha256] for file in files if file.slot == slot]:
+                yield f"files.{slot}", frozen
         return
     for part in manifest.identity:
         name = part.set if isinstance(part, SetOf) else part
@@ -71,8 +81,27 @@ def _parts(
             slot = name.removeprefix("files.")
             value = [file.sha256 for file in files if file.slot == slot]
         else:
-            value = _same(manifest.parameters[name], asked.parameters.get(name))
+            given = asked.parameters.get(name)
+            nothing = _is_nothing(manifest, name, given)
+            value = None if nothing else _same(manifest.parameters[name], given)
         yield name, _unordered(value) if isinstance(part, SetOf) and value is not None else value
+
+
+def _is_nothing(manifest: Manifest, name: str, value: Any) -> bool:
+    """Whether a value does just what leaving it out does: an empty list, a switch that is off."""
+    if value is False:
+        parameter = manifest.parameters[name]
+        optional = parameter.default is msgspec.UNSET and name not in manifest.required
+        return optional and name not in _written_out(manifest)
+    return value is None or value == []
+
+
+def _written_out(manifest: Manifest) -> set[str]:
+    """Give the parameters that stand in a text which an absent one leaves out."""
+    isolation = manifest.isolation
+    texts = [*manifest.env.values(), *isolation.read, *isolation.write]
+    texts += () if isolation.network == "host" else isolation.network
+    return {one.name for text in texts for one in template.references(template.parse(text))}
 
 
 def _unordered(items: Sequence[Any]) -> list[Any]:

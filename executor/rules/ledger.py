@@ -120,10 +120,10 @@ def _check_nothing_in_the_way(
     for attempt, found in in_the_way:
         if found == "in-flight":
             raise duplicate(attempt, found, terms.beside)
-    known = next((a.number for a in earlier if a.id == terms.beside), 0)
+    known = next((a.number for a in earlier if a.id == terms.beside), None)
     resend = False
     for attempt, found in reversed(in_the_way):
-        if attempt.number <= known:
+        if known is not None and attempt.number <= known:
             continue
         if not _may_resend(wanted, attempt, earlier, terms, now):
             raise duplicate(attempt, found, terms.beside)
@@ -348,11 +348,23 @@ def decide(attempt: Attempt | None, name: str, said: Settlement, now: Moment) ->
         raise unknown_attempt(name)
     if said.by == "evidence" and attempt.state in ("delivered", "released"):
         return _late(attempt, said, now)
+    if said.by == "evidence" and said.state == "released" and _may_live_on(attempt):
+        return attempt
     if said.by == "evidence" and attempt.alarm is not None:
         return attempt  # somebody was wrong, perhaps the evidence: only a person can find out
     if attempt.state != "unresolved":
         raise _not_unresolved(attempt)
     return _settled(attempt, said, now)
+
+
+def _may_live_on(attempt: Attempt) -> bool:
+    """Whether the command may outlive its executor, and act after somebody looked."""
+    return attempt.code == "EXECUTOR_GONE" and attempt.level == "bare"
+
+
+def last_delivered(attempts: Sequence[Attempt]) -> str | None:
+    """Give the attempt at an action that was delivered last, if any was."""
+    return next((one.id for one in reversed(attempts) if one.state == "delivered"), None)
 
 
 def evidence(manifest: Manifest, verdict: Verdict) -> Settlement | None:
@@ -461,13 +473,18 @@ def look_up_failed(name: str, attempts: Sequence[Attempt], why: str, *, answered
     look-up, even when the window is over.
 
     Args:
-        name: the attempt whose look-up it was.
+        name: the attempt whose look-up it was; a delivery that it stands beside explains nothing.
         attempts: every attempt at the same action.
         answered: it came to its end, so that what it looked for is not there.
     """
-    for attempt in reversed(attempts):
-        if attempt.id != name and attempt.state in ("delivered", "unresolved"):
-            return duplicate(attempt, "delivered" if attempt.state == "delivered" else "unresolved")
+    beside = next((one.beside for one in attempts if one.id == name), None)
+    known = next((one.number for one in attempts if one.id == beside), None)
+    for attempt in reversed(attempts) if answered else ():
+        meant = known is not None and attempt.number <= known
+        if attempt.id != name and attempt.state == "unresolved":
+            return duplicate(attempt, "unresolved")
+        if attempt.id != name and attempt.state == "delivered" and not meant:
+            return duplicate(attempt, "delivered")
     if answered:
         return Refused(
             "ledger.better-known",

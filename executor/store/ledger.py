@@ -4,7 +4,7 @@ What a change is, `rules/ledger.py` says; here it is read, decided and written u
 """
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
@@ -23,16 +23,17 @@ log = logging.getLogger(__name__)
 
 _SELECT = """SELECT number, id, fingerprint, state, account, tool, action, idempotency, beside,
         resend, window_ms, owner, claimed, dispatched, settled, decided_by, code, because,
-        result_id, alarm
+        result_id, alarm, level
     FROM attempts
     """
 _BY_ID = _SELECT + "WHERE id = :id"
 _BY_FINGERPRINT = _SELECT + "WHERE fingerprint = :fingerprint ORDER BY number"
-_UNFINISHED = (
-    _SELECT
-    + """WHERE state IN ('reserved', 'dispatching', 'unresolved') OR draft IS NOT NULL
-    ORDER BY number"""
-)
+_OPEN = _SELECT + "WHERE state IN ('reserved', 'dispatching', 'unresolved') ORDER BY number"
+_UNDER_WAY = _SELECT + "WHERE state IN ('reserved', 'dispatching') ORDER BY number"
+_UNFILED = _SELECT + "WHERE draft IS NOT NULL ORDER BY number"
+_IS_OPEN = """SELECT 1 FROM attempts
+    WHERE fingerprint = :fingerprint AND state IN ('reserved', 'dispatching', 'unresolved')
+    LIMIT 1"""
 _SETTLED_AFTER = (
     _SELECT
     + """WHERE number > :after AND state IN ('delivered', 'released') AND draft IS NULL
@@ -50,10 +51,10 @@ _LIST = (
 _BEGINNING = _SELECT + "WHERE id >= :beginning AND id < :beyond ORDER BY id LIMIT :most"
 _ADD = """INSERT INTO attempts (id, fingerprint, state, account, tool, action, idempotency, beside,
         resend, window_ms, owner, claimed, dispatched, settled, decided_by, code, because,
-        result_id, alarm, draft, question)
+        result_id, alarm, level, draft, question)
     VALUES (:id, :fingerprint, :state, :account, :tool, :action, :idempotency, :beside, :resend,
         :window_ms, :owner, :claimed, :dispatched, :settled, :decided_by, :code, :because,
-        :result_id, :alarm, :draft, :question)"""
+        :result_id, :alarm, :level, :draft, :question)"""
 _CHANGES = """UPDATE attempts SET state = :state, dispatched = :dispatched, settled = :settled,
         decided_by = :decided_by, code = :code, because = :because, result_id = :result_id,
         alarm = :alarm"""
@@ -67,12 +68,17 @@ _REMOVE_NOTES = "DELETE FROM notes WHERE attempt = :attempt"
 _PUT_DRAFT = "UPDATE attempts SET draft = :draft WHERE id = :id"
 _DRAFT = "SELECT draft FROM attempts WHERE id = :id"
 _QUESTION = "SELECT question FROM attempts WHERE id = :id"
+_NEWEST = "SELECT MAX(number) FROM attempts"
 _COUNT = "SELECT state, COUNT(*) FROM attempts GROUP BY state"
 
+Keep = Callable[[str], float]
 Redraft = Callable[[bytes, Attempt], bytes]
 """Gives the statement of an attempt that recovery settled, from the one made at its claim."""
 BATCH = 500
 """Attempts that are pruned in one transaction, so that claims come in between."""
+MOST_SAME = 100
+"""Attempts at one action from which on a claim forgets those that block nothing any more: each
+claim reads them all, and others wait meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +122,13 @@ class Ledger:
                 return no  # returned, not raised: what was recovered stays
             asked = None if question is None else question.decode()
             session.run(_ADD, **_values(reserved), draft=draft.decode(), question=asked)
+            if len(earlier) > MOST_SAME:
+                old = [
+                    one
+                    for one in earlier[: -MOST_SAME // 2]
+                    if one.key != wanted.key or not one.key
+                ]
+                _forget(session, [one for one in old if rules.prunable(one, terms.window, now)])
             return reserved
 
         try:
@@ -186,11 +199,11 @@ class Ledger:
         """Settle every attempt whose executor is gone; give those attempts."""
 
         def work(session: Session) -> list[Attempt]:
-            found = _attempts(session, _UNFINISHED)
+            found = _attempts(session, _UNDER_WAY)
             settled = [self._recover(session, attempt, now) for attempt in found]
             return [after for before, after in zip(found, settled, strict=True) if after != before]
 
-        if not any(one.state in ("reserved", "dispatching") for one in self.unsettled()):
+        if not self.database.read(lambda session: session.rows(_UNDER_WAY)):
             return []  # nothing to write, so nobody to wait for
         return await self.writer.write(work)
 
@@ -202,7 +215,7 @@ class Ledger:
         """
 
         def look(session: Session) -> Iterator[tuple[str, bytes]]:
-            for attempt in _attempts(session, _UNFINISHED):
+            for attempt in _attempts(session, _UNFILED):
                 draft = _draft(session, attempt.id)
                 if draft is None or attempt.settled is None:
                     continue
@@ -239,20 +252,24 @@ class Ledger:
 
     # -- pruning ----------------------------------------------------------------------------------
 
-    async def prune(self, keep: float, now: Moment, *, most: int | None = None) -> int:
+    async def prune(
+        self, keep: Keep, now: Moment, *, most: int | None = None, after: int = 0
+    ) -> int:
         """Forget settled attempts that block nothing any more, the oldest first.
 
         Args:
-            keep: seconds that they stay after they were settled, if not for longer.
+            keep: gives, by tool, the seconds that they stay after they were settled; an attempt's
+                own window counts if it is longer.
             most: how many are looked at; all of them without it.
+            after: the number of an attempt: only later ones are looked at.
         """
-        gone, looked, after = 0, 0, 0
+        gone, looked = 0, 0
         while most is None or looked < most:
             look = partial(_settled_after, after=after)
             batch = self.database.read(look)
             if not batch:
                 break
-            if any(rules.prunable(one, keep, now) for one in batch):
+            if any(rules.prunable(one, keep(one.tool), now) for one in batch):
                 # It may have changed since it was looked at, so it is looked at again.
                 gone += await self.writer.write(partial(_prune, after=after, keep=keep, now=now))
             looked, after = looked + len(batch), batch[-1].number
@@ -272,8 +289,7 @@ class Ledger:
 
     def unsettled(self) -> list[Attempt]:
         """Give what is reserved, dispatching or unresolved."""
-        found = self.database.read(lambda session: _attempts(session, _UNFINISHED))
-        return [attempt for attempt in found if attempt.state not in ("delivered", "released")]
+        return self.database.read(lambda session: _attempts(session, _OPEN))
 
     def newest(
         self,
@@ -316,6 +332,11 @@ class Ledger:
     def draft(self, name: str) -> bytes | None:
         """Give the receipt of an attempt, as far as it is known, while it lies in no file."""
         return self.database.read(lambda session: _draft(session, name))
+
+    def newest_number(self) -> int:
+        """Give the number of the newest attempt, 0 when there is none."""
+        rows = self.database.read(lambda session: session.rows(_NEWEST))
+        return int(rows[0][0] or 0)
 
     def counts(self) -> dict[str, int]:
         """Count the attempts by state."""
@@ -379,17 +400,27 @@ def _settled_after(session: Session, after: int) -> list[Attempt]:
     return _attempts(session, _SETTLED_AFTER, after=after, most=BATCH)
 
 
-def _prune(session: Session, after: int, keep: float, now: Moment) -> int:
+def _prune(session: Session, after: int, keep: Keep, now: Moment) -> int:
+    old = [
+        one for one in _settled_after(session, after) if rules.prunable(one, keep(one.tool), now)
+    ]
     # What is still open at the same action needs the earlier ones: a provider's window counts from
     # the first.
-    unfinished = {one.fingerprint for one in _attempts(session, _UNFINISHED)}
+    return _forget(session, [one for one in old if not _is_open(session, one.fingerprint)])
+
+
+def _forget(session: Session, attempts: Sequence[Attempt]) -> int:
     gone = 0
-    for one in _settled_after(session, after):
-        if one.fingerprint not in unfinished and rules.prunable(one, keep, now):
+    for one in attempts:
+        if _draft(session, one.id) is None:  # else its receipt is still to be written
             session.run(_REMOVE, id=one.id)
             session.run(_REMOVE_NOTES, attempt=one.id)
             gone += 1
     return gone
+
+
+def _is_open(session: Session, fingerprint: str) -> bool:
+    return bool(session.rows(_IS_OPEN, fingerprint=fingerprint))
 
 
 def _attempt(session: Session, name: str) -> Attempt | None:
@@ -414,6 +445,7 @@ def _of_row(row: tuple[Any, ...]) -> Attempt:
     (
         number, id_, fingerprint, state, account, tool, action, key, beside, resend,
         window_ms, owner, claimed, dispatched, settled, decided_by, code, because, result_id, alarm,
+        level,
     ) = row  # fmt: skip
     return Attempt(
         number=number,
@@ -436,6 +468,7 @@ def _of_row(row: tuple[Any, ...]) -> Attempt:
         because=because,
         result_id=result_id,
         alarm=alarm,
+        level=level,
     )
 
 
@@ -460,6 +493,7 @@ def _values(attempt: Attempt) -> dict[str, Any]:
         "because": attempt.because,
         "result_id": attempt.result_id,
         "alarm": attempt.alarm,
+        "level": attempt.level,
     }
 
 

@@ -8,9 +8,18 @@ from executor.refusal import Unverified
 
 
 def default_directory() -> Path:
-    """Give ``$XDG_STATE_HOME/sealed-executor``, or its place below the home directory."""
-    base = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
-    return Path(base) / "sealed-executor"
+    """Give ``$XDG_STATE_HOME/sealed-executor``, or its place below the home directory.
+
+    A relative one is not taken, as the XDG specification says: each working directory would have a
+    ledger of its own.
+
+    Raises:
+        Unverified: ``freezing.private-store``: no home directory is known either.
+    """
+    for base in (os.environ.get("XDG_STATE_HOME", ""), os.path.expanduser("~/.local/state")):
+        if os.path.isabs(base):
+            return Path(base) / "sealed-executor"
+    raise _unavailable("$XDG_STATE_HOME and $HOME say nothing, or no absolute path.")
 
 
 def open_directory(directory: Path) -> Path:

@@ -549,13 +549,16 @@ def test_pruning_forgets_what_is_old_and_settled_and_nothing_else(
     cli(*cli.fake(SENT), env={"EXECUTOR_DUPLICATE_WINDOW": "0"})
     in_doubt, blocking = run(cli, UNCLEAR), run(cli, SENT)
     short = cli.house.file("executor.yaml", "executor: config/1\nledger: {window: 0 s}\n")
+    known = ("--manifest", str(cli.house.manifests))
 
-    usual = ledger(cli, "prune")
-    inside = ledger(cli, "prune", "--older-than", "0 s")
-    outside = ledger(cli, "prune", "--older-than", "0", "--config", str(short), "--json")
+    usual = ledger(cli, "prune", *known)
+    inside = ledger(cli, "prune", "--older-than", "0 s", *known)
+    unknown = ledger(cli, "prune", "--older-than", "0 s", "--config", str(short))
+    outside = ledger(cli, "prune", "--older-than", "0", "--config", str(short), "--json", *known)
 
     assert usual.out.splitlines()[0] == "0 attempts forgotten, 3 kept:"
     assert inside.out == usual.out
+    assert unknown.out.splitlines()[0] == "0 attempts forgotten, 3 kept:"
     assert (told := json.loads(outside.out))["pruned"] == 1
     assert told["kept"] == {**told["kept"], "delivered": 1, "unresolved": 1}
     assert told["why"] == {**told["why"], "inside-its-window": 1, "unresolved": 1, "young": 0}
@@ -577,8 +580,9 @@ def test_pruning_says_why_what_is_kept_is_kept(cli: Cli, namespaced: None) -> No
     run(cli, SENT)
     with cli.start(*cli.fake({"sent": str(started), "then": "hang"})) as process:
         until(started.exists, "the start")
-        done = ledger(cli, "prune", "--config", str(short))
-        by_window = ledger(cli, "prune", "--config", str(short), env={WINDOW: "1 h"})
+        known = ("--config", str(short), "--manifest", str(cli.house.manifests))
+        done = ledger(cli, "prune", *known)
+        by_window = ledger(cli, "prune", *known, env={WINDOW: "1 h"})
         process.terminate()
         finish(process)
 

@@ -275,3 +275,19 @@ async def test_a_record_in_the_private_store_names_the_code_of_a_refusal(
     assert receipt is not None
     record = json.loads((house.state / "receipts" / f"{receipt.attempt}.json").read_text())
     assert record["predicate"]["result"]["code"] == "FILE_NOT_READABLE"
+
+
+# rule: freezing.private-store
+def test_a_relative_state_home_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each working directory would have a ledger of its own, and let the same happen again."""
+    monkeypatch.setenv("HOME", "/home/ana")
+    monkeypatch.setenv("XDG_STATE_HOME", "/var/state")
+    assert state.default_directory() == Path("/var/state/sealed-executor")
+
+    monkeypatch.setenv("XDG_STATE_HOME", "state")
+    assert state.default_directory() == Path("/home/ana/.local/state/sealed-executor")
+
+    monkeypatch.setenv("HOME", ".")
+    with pytest.raises(Unverified) as no:
+        state.default_directory()
+    assert (no.value.rule, no.value.code) == ("freezing.private-store", "STORE_UNAVAILABLE")

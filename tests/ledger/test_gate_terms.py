@@ -305,6 +305,24 @@ async def test_a_key_is_the_same_for_the_same_action_and_another_for_one_beside_
     ]
 
 
+# rule: ledger.idempotency-key
+async def test_a_key_is_another_one_after_a_delivery_whose_window_is_over(
+    post: Post, passes: Callable[[float], None]
+) -> None:
+    """A provider with a long memory would hand back the old one, told here as delivered again."""
+    with_key(post)
+    request, record = post.request(), f"{post.out}/"
+    post.does(record=record)
+    async with post.open() as executor:
+        first = await executor.run(request)
+        passes(16 * MINUTE_S)
+        second = await executor.run(request)
+
+    assert (first.status, second.status) == ("delivered", "delivered")
+    (one, _), (other, _) = keys(post)
+    assert one != other
+
+
 async def in_doubt(post: Post, executor: Executor, request: Request) -> Receipt:
     """Send, and never learn what became of it."""
     post.does(record=f"{post.out}/", then={"exit": 1})

@@ -176,3 +176,16 @@ def test_what_a_person_has_to_look_at_begins_with_the_alarms() -> None:
     running = [attempt("a-6", "reserved"), attempt("a-7", "dispatching")]
 
     assert in_doubt([*running, plain, *settled, older, alarmed]) == [alarmed, older, plain]
+
+
+# rule: ledger.evidence
+def test_evidence_that_nothing_happened_does_not_free_what_may_live_on() -> None:
+    """Without a sandbox a command outlives its executor, and acts after somebody looked."""
+    gone = attempt("a-1", "unresolved", code="EXECUTOR_GONE", level="namespaced")
+    assert decide(gone, "a-1", said("released", by="evidence"), NOW).state == "released"
+
+    bare = attempt("a-1", "unresolved", code="EXECUTOR_GONE", level="bare")
+
+    assert decide(bare, "a-1", said("released", by="evidence"), NOW) == bare
+    assert decide(bare, "a-1", said("delivered", by="evidence"), NOW).state == "delivered"
+    assert decide(bare, "a-1", said("released", by="person"), NOW).state == "released"

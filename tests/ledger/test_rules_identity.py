@@ -235,12 +235,56 @@ def test_a_set_of_files_is_the_same_in_another_order() -> None:
 
 
 # rule: ledger.identity
-def test_a_set_that_is_left_out_is_not_an_empty_one() -> None:
-    """Nothing said is not the same as "nobody"."""
+def test_a_set_that_is_left_out_is_an_empty_one() -> None:
+    """Both put nothing into the command; a caller that fills in what is empty asks for the same."""
     tool = named("sender", {"set": "tags"})
     without = {key: value for key, value in GIVEN.items() if key != "tags"}
 
-    assert of(without, tool=tool) != changed(tool, tags=[])
+    assert of(without, tool=tool) == changed(tool, tags=[])
+
+    assert of(without, tool=tool) != changed(tool, tags=["a"])
+
+
+WITH_SWITCHES = {
+    "subject": {"type": "string"},
+    "cc": {"type": "array", "items": {"type": "string"}},
+    "urgent": {"type": "boolean"},
+    "color": {"type": "string", "default": "auto"},
+}
+
+
+# rule: ledger.identity
+def test_what_is_as_good_as_left_out_is_the_same_as_left_out() -> None:
+    """A model that writes out what is empty, or what is the default, asks for the same thing."""
+    tool = manifest(account="ana", parameters=WITH_SWITCHES, required=["subject"])
+    plain = {"subject": "hi", "color": "auto"}
+    for more in ({"cc": []}, {"urgent": False}, {"cc": [], "urgent": False}):
+        assert of(plain | more, tool=tool) == of(plain, tool=tool)
+
+    for other in ({"cc": ["a"]}, {"urgent": True}, {"color": "red"}):
+        assert of(plain | other, tool=tool) != of(plain, tool=tool)
+
+
+# rule: ledger.identity
+def test_a_switch_that_is_written_out_counts_when_it_is_off() -> None:
+    """The command sees "false" there, and without it nothing."""
+    tool = manifest(
+        account="ana", parameters={"urgent": {"type": "boolean"}}, env={"URGENT": "{urgent}"}
+    )
+
+    assert of({"urgent": False}, tool=tool) != of({}, tool=tool)
+
+
+# rule: ledger.identity
+def test_a_parameter_that_is_added_with_a_default_leaves_old_attempts_what_they_are() -> None:
+    """After a crash people upgrade and try again; what is unresolved must still be found."""
+    before = manifest(account="ana", parameters={"subject": {"type": "string"}})
+    after = manifest(account="ana", parameters=WITH_SWITCHES)
+
+    old = of({"subject": "hi"}, tool=before)
+
+    assert of({"subject": "hi", "color": "auto"}, tool=after) == old
+    assert of({"subject": "hi", "color": "red"}, tool=after) != old
 
 
 NUMBERS = manifest(
@@ -479,7 +523,11 @@ def meaning(parameters: dict[str, Any], files: list[FrozenFile]) -> Any:
         return (type(value) is bool, canonical(value) if isinstance(value, str) else value)
 
     return (
-        {name: plain(value) for name, value in parameters.items()},
+        {
+            name: plain(value)
+            for name, value in parameters.items()
+            if value is not False and value != []
+        },
         [[(f.name, f.sha256) for f in files if f.slot == slot] for slot in ("doc", "more")],
     )
 

@@ -138,9 +138,23 @@ def test_an_attempt_does_not_explain_its_own_look_up() -> None:
 
 
 # rule: ledger.better-known
+def test_a_delivery_that_was_named_as_known_explains_no_failed_look_up() -> None:
+    """Whoever wants it once more would be told for ever that it happened before."""
+    first, mine = attempt("a-1", "delivered"), attempt("a-2", "reserved", beside="a-1")
+    assert failed("a-2", [first, attempt("a-2", "reserved")]).code == "DUPLICATE_DELIVERED"
+
+    assert failed("a-2", [first, mine]).code == "LOOKUP_FAILED"
+
+    doubtful = attempt("a-1", "unresolved")
+    assert failed("a-2", [doubtful, mine]).code == "DUPLICATE_UNRESOLVED"
+
+
+# rule: ledger.better-known
 def test_a_look_up_that_gave_no_answer_is_no_reason_to_change_the_request() -> None:
     """It timed out: nobody said that what it looked for is not there."""
     no = look_up_failed("a-1", [], "It ended as timed-out.", answered=False)
 
     assert failed("a-1", []).recovery == "fix"
     assert (no.code, no.recovery) == ("LOOKUP_UNFINISHED", "retry")
+    earlier = [attempt("a-1", "delivered"), attempt("a-2", "reserved")]
+    assert look_up_failed("a-2", earlier, "It hung.", answered=False).code == "LOOKUP_UNFINISHED"

@@ -15,7 +15,7 @@ from executor.effects import clock
 from executor.finished import printable
 from executor.refusal import Refused
 from executor.rules.ledger import Terms
-from executor.store.ledger import BATCH
+from executor.store.ledger import BATCH, MOST_SAME
 from tests.ledger.attempts import OTHER, START, attempt, later, said
 from tests.ledger.programs.stand import DRAFT, Stand, on_disk, standing
 
@@ -274,10 +274,10 @@ async def test_only_what_is_over_and_recorded_is_forgotten(tmp_path: Path) -> No
         one = await dispatched(stand, "its receipt is not written")
         await stand.ledger.settle(one, said("delivered"), clock.moment(), draft=DRAFT)
         before = stand.names()
-        assert await stand.ledger.prune(DAY, later(DAY / 2, clock.moment())) == 0
+        assert await stand.ledger.prune(lambda _: DAY, later(DAY / 2, clock.moment())) == 0
         assert stand.names() == before
 
-        assert await stand.ledger.prune(DAY, later(2 * DAY, clock.moment())) == 1
+        assert await stand.ledger.prune(lambda _: DAY, later(2 * DAY, clock.moment())) == 1
 
         del before["old"]
         assert stand.names() == before
@@ -304,12 +304,36 @@ async def test_many_are_forgotten_in_batches_and_claims_come_in_between(tmp_path
             left.append(len(stand.names()) - 1)
 
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(stand.ledger.prune, DAY, later(2 * DAY, clock.moment()))
+            nursery.start_soon(stand.ledger.prune, lambda _: DAY, later(2 * DAY, clock.moment()))
             await trio.testing.wait_all_tasks_blocked()
             nursery.start_soon(claim)
 
         assert 0 < left[0] < 2 * BATCH + 1
         assert list(stand.names()) == ["between"]
+
+
+# rule: ledger.pruning
+async def test_a_claim_forgets_the_oldest_of_very_many_at_the_same_action(tmp_path: Path) -> None:
+    """Each claim reads them all, and everybody waits for it: with 10^5 that is seconds."""
+    async with standing(tmp_path / "state") as stand:
+        now = clock.moment()
+
+        def fill(session: Any) -> None:
+            from executor.store import ledger
+
+            for turn in range(MOST_SAME + 1):
+                one = attempt("a-0", "delivered", id=f"old {turn}", settled=now, window_ms=0)
+                session.run(ledger._ADD, **ledger._values(one), draft=None, question=None)
+
+        await stand.ledger.writer.write(fill)
+        same = stand.ledger.same(attempt().fingerprint)
+        assert len(same) == MOST_SAME + 1
+        wanted = attempt("a-9", owner=stand.owner, claimed=now, number=0)
+
+        await stand.ledger.claim(wanted, Terms(window=0), now, draft=b"{}")
+
+        left = [one.id for one in stand.ledger.same(wanted.fingerprint)]
+        assert left == [one.id for one in same[-(MOST_SAME // 2) :]] + ["a-9"]
 
 
 # rule: ledger.pruning
@@ -326,7 +350,7 @@ async def test_the_oldest_are_forgotten_first_when_only_some_are_looked_at(tmp_p
 
         await stand.ledger.writer.write(fill)
 
-        gone = await stand.ledger.prune(DAY, later(2 * DAY, clock.moment()), most=BATCH)
+        gone = await stand.ledger.prune(lambda _: DAY, later(2 * DAY, clock.moment()), most=BATCH)
 
         assert gone == BATCH
         assert list(stand.names()) == [f"old {BATCH + turn}" for turn in range(5)]
@@ -347,6 +371,6 @@ async def test_what_changed_since_it_was_looked_at_is_not_forgotten(
         stand.ledger.writer.owe(lambda session: session.run(doubt))  # just before the pruning
         stand.ledger.writer.owe(lambda session: session.run(again, now=str(now)))
 
-        assert await stand.ledger.prune(DAY, now) == 1
+        assert await stand.ledger.prune(lambda _: DAY, now) == 1
 
         assert stand.names() == {"in doubt": "unresolved", "later": "delivered"}

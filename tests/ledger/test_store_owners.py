@@ -237,7 +237,7 @@ def test_the_files_of_those_that_are_gone_are_swept_and_no_others(
         dead.kill()
         dead.wait()
         with owners.registered() as mine:
-            owners.sweep()
+            owners.remove(owners.left())
 
             left = {path.name for path in (tmp_path / "owners").iterdir()}
             assert left == {alive.id, mine.id}
@@ -257,7 +257,8 @@ def test_a_sweep_that_comes_before_the_lock_is_made_up_for(
     def late(descriptor: int, how: int) -> None:
         if how == fcntl.LOCK_EX and not swept:
             swept.append(True)
-            Owners(tmp_path).sweep()
+            others = Owners(tmp_path)
+            others.remove(others.left())
         lock(descriptor, how)
 
     monkeypatch.setattr(fcntl, "flock", late)

@@ -155,7 +155,7 @@ async def prune(directory: Path) -> tuple[int, float]:
     """Prune all that is old; give how many went and in how many seconds."""
     async with opened(directory) as (ledger, _):
         start = time.perf_counter()
-        gone = await ledger.prune(60, clock.moment())
+        gone = await ledger.prune(lambda _: 60.0, clock.moment())
         return gone, time.perf_counter() - start
 
 

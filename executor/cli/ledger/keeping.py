@@ -14,9 +14,11 @@ from executor.cli.options import storing
 from executor.cli.output import NOT_REPAIRED, print_json, printable, say, sentences, styled
 from executor.effects import clock
 from executor.embedding import duplicate_window_from_environment
-from executor.loading import read_config
+from executor.loading import load_tools, read_config
 from executor.refusal import Refused
+from executor.rules import ledger as rules
 from executor.rules.ledger import elapsed
+from executor.rules.manifests import Tool
 from executor.store.ledger import Ledger
 
 UNSOUND = 3
@@ -36,29 +38,53 @@ WHY_KEPT = {
     metavar="DURATION",
     help="Settled so long ago ('30 d').  [default: `ledger.keep` of the configuration, else 90 d]",
 )
+@click.option(
+    "--manifest",
+    "manifests",
+    type=click.Path(),
+    multiple=True,
+    help="Manifests, beside the shipped and the configured ones: their windows count.",
+)
 @json_option
 @storing
-def prune(older_than: float | None, as_json: bool, **options: Any) -> int:
+def prune(
+    older_than: float | None, manifests: tuple[str, ...], as_json: bool, **options: Any
+) -> int:
     """Forget settled attempts that are old and block nothing any more; receipts stay.
 
-    What is on its way or unresolved is never forgotten, and nothing inside its window: the longest
-    of its own, the configuration's and EXECUTOR_DUPLICATE_WINDOW. It goes on by itself, a little at
-    a time, whenever an executor opens; this does all of it.
+    What is on its way or unresolved is never forgotten, and nothing inside its window: its own, or
+    the longer one that its manifest, the configuration or EXECUTOR_DUPLICATE_WINDOW says now. What
+    has no manifest here stays for `ledger.keep`, whatever is said. It goes on by itself, a little
+    at a time, whenever an executor opens; this does all of it.
 
     \b
     Example:
-      executor ledger prune --older-than '30 d'
+      executor ledger prune --older-than '30 d' --manifest tools
     """
     settings = read_config(options["config"])
-    keep = settings.ledger.keep if older_than is None else older_than
-    window = max(settings.ledger.window, duplicate_window_from_environment() or 0.0)
-    keep = max(keep, window)
+    tools: dict[str, Tool] = {}
+    forced = duplicate_window_from_environment()
+    least = settings.ledger.keep if older_than is None else older_than
+
+    def window(tool: str) -> float:
+        if tool not in tools:
+            return settings.ledger.keep
+        manifest = tools[tool].manifest
+        known = 0.0 if manifest.idempotency is None else manifest.idempotency.window
+        return max(known, rules.window(manifest, settings.ledger.window, forced))
+
+    def keep(tool: str) -> float:
+        return max(least, window(tool))
+
     told: dict[str, Any] = {}
 
     async def forget(ledger: Ledger) -> None:
+        tools.update(load_tools((*settings.manifests, *manifests), packs=settings.packs))
         now = clock.moment()
         gone = await ledger.prune(keep, now)
-        why = Counter(_why_kept(one, keep, window, now) for one in every(ledger))
+        why = Counter(
+            _why_kept(one, keep(one.tool), window(one.tool), now) for one in every(ledger)
+        )
         told.update(pruned=gone, kept=_counted(ledger), why={one: why[one] for one in WHY_KEPT})
 
     with_ledger(options, forget)
@@ -69,7 +95,7 @@ def prune(older_than: float | None, as_json: bool, **options: Any) -> int:
         say(f"{many(told['pruned'])} forgotten, {kept} kept{':' if kept else '.'}")
         for one, count in told["why"].items():
             if count:
-                say(f"  {count:>6}  {WHY_KEPT[one].format(keep=units.show_duration(keep))}")
+                say(f"  {count:>6}  {WHY_KEPT[one].format(keep=units.show_duration(least))}")
     return 0
 
 

@@ -12,6 +12,7 @@ CREATE TABLE attempts (
     beside         TEXT,
     resend         INTEGER NOT NULL,
     window_ms      BIGINT NOT NULL,
+    level          TEXT   NOT NULL,
     owner          TEXT   NOT NULL,
     claimed        TEXT   NOT NULL,
     dispatched     TEXT,
@@ -27,8 +28,9 @@ CREATE TABLE attempts (
     question       TEXT
 );
 CREATE INDEX attempts_by_fingerprint ON attempts (fingerprint);
-CREATE INDEX attempts_unfinished ON attempts (number)
-    WHERE state IN ('reserved', 'dispatching', 'unresolved') OR draft IS NOT NULL;
+CREATE INDEX attempts_open ON attempts (state)
+    WHERE state IN ('reserved', 'dispatching', 'unresolved');
+CREATE INDEX attempts_unfiled ON attempts (number) WHERE draft IS NOT NULL;
 
 -- What was said about an attempt beside its state.
 CREATE TABLE notes (
