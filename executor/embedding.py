@@ -344,8 +344,10 @@ async def _ledger(
         try:
             yield Ledger(database, writer, owners.is_gone, recovered)
         finally:
-            with trio.CancelScope(shield=True), suppress(Refused):
-                await writer.pay()
+            with trio.CancelScope(shield=True):
+                with suppress(Refused):
+                    await writer.pay()
+                await writer.close()
     finally:
         database.close()
 

@@ -135,7 +135,7 @@ class Ledger:
             claimed = await self.writer.write(work)
         except Unverified:
             # Nobody was told of a claim, but the disk may have one: it goes with the next write.
-            self.writer.owe(lambda session: self._withdraw(session, wanted, now))
+            self.writer.owe(lambda session: self._withdraw(session, wanted, now), overdue=True)
             raise
         if isinstance(claimed, Refused):
             raise claimed
@@ -178,7 +178,7 @@ class Ledger:
         try:
             return await self.writer.write(work)
         except Unverified:
-            self.writer.owe(work)
+            self.writer.owe(work, overdue=True)
             raise
 
     async def pay(self) -> None:

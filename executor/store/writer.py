@@ -1,16 +1,24 @@
-"""Writer: tasks that write at the same time share one commit; each waits until it is durable."""
+"""Writer: tasks that write at the same time share one commit; each waits until it is durable.
+
+What the store failed to take is tried again until it is taken, though nobody else writes.
+"""
 
 import logging
 import signal
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import trio
 
+from executor.refusal import Refused
 from executor.store.database import Database, Job, Session
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
+
+AGAIN_EVERY_S = 1.0
+"""Seconds between two tries to write what the store failed to take: others are refused meanwhile."""
 
 
 class Writer:
@@ -20,7 +28,10 @@ class Writer:
         self._database = database
         self._waiting: list[_Waiting] = []
         self._owed: list[Job[Any]] = []
+        self._overdue: list[Job[Any]] = []
         self._led = False
+        self._trying: _Trying | None = None
+        self._closed = False
 
     @trio.lowlevel.enable_ki_protection
     async def write(self, work: Callable[[Session], T]) -> T:
@@ -43,14 +54,43 @@ class Writer:
                 await self._lead()
         return job.result()
 
-    def owe(self, work: Callable[[Session], Any]) -> None:
-        """Let some work ride with the next transaction that succeeds, or with `pay`."""
-        self._owed.append(Job(work))
+    def owe(self, work: Callable[[Session], Any], *, overdue: bool = False) -> None:
+        """Let some work ride with the next transaction that succeeds, or with `pay`.
+
+        Args:
+            overdue: the store has failed it, and others wait for it: it is tried again by itself
+                until it is done or the writer is closed.
+        """
+        job = Job(work)
+        self._owed.append(job)
+        if overdue:
+            self._overdue.append(job)
+            if self._trying is None and not self._closed:
+                self._trying = _Trying()
+                trio.lowlevel.spawn_system_task(self._try_again, self._trying)
 
     async def pay(self) -> None:
         """Do what is still owed."""
         if self._owed:
             await self.write(lambda _: None)
+
+    async def close(self) -> None:
+        """End what is tried by itself; what is owed is not tried any more."""
+        self._closed = True
+        if self._trying is not None:
+            self._trying.scope.cancel()
+            await self._trying.ended.wait()
+
+    async def _try_again(self, trying: "_Trying") -> None:
+        try:
+            with trying.scope:
+                while self._overdue:
+                    await trio.sleep(AGAIN_EVERY_S)
+                    with suppress(Refused):
+                        await self.pay()
+        finally:
+            self._trying = None
+            trying.ended.set()
 
     async def _lead(self) -> None:
         self._led = True
@@ -63,6 +103,8 @@ class Writer:
             for job in owed:
                 if job.done:
                     self._owed.remove(job)
+                if job.done and job in self._overdue:
+                    self._overdue.remove(job)
                 if job.done and job.failed is not None:
                     log.error("what was owed to the ledger cannot be done: %r", job.failed)
             for waiting in batch:
@@ -87,6 +129,14 @@ class Writer:
                     job.fail(failed)
         if interrupted:
             _interrupt_again()
+
+
+class _Trying:
+    """The task that tries again."""
+
+    def __init__(self) -> None:
+        self.scope = trio.CancelScope()
+        self.ended = trio.Event()
 
 
 class _Waiting:
