@@ -241,8 +241,8 @@ class Reverse(_Strict, frozen=True):
 class Lookup(_Strict, frozen=True):
     """A read-only command that looks something up before the action: it finds it, or refuses.
 
-    It runs after the claim, over the same frozen files, and in a sandbox can write nowhere. ``finds`` names
-    what is taken from its output, each a list of texts.
+    It runs after the claim, over the same frozen files, and in a sandbox can write nowhere.
+    ``finds`` names what is taken from its output, each a list of texts.
     """
 
     argv: tuple[str | tuple[str, ...] | Part, ...]
