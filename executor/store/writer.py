@@ -18,7 +18,7 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 AGAIN_EVERY_S = 1.0
-"""Seconds between two tries to write what the store failed to take: others are refused meanwhile."""
+"""Seconds between two tries to write what the store failed to take; others are refused by then."""
 
 
 class Writer:

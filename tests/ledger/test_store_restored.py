@@ -101,6 +101,33 @@ def test_an_older_copy_under_the_log_of_a_killed_executor_is_refused(tmp_path: P
 
 
 # rule: ledger.sound-store
+def test_a_page_that_is_damaged_in_a_file_that_changed_is_found_however_large_it_is(
+    tmp_path: Path,
+) -> None:
+    """Whatever wrote there may have written over an index, by which attempts are found."""
+    state, db = tmp_path / "state", tmp_path / "state" / "ledger.db"
+
+    async def work() -> None:
+        async with grown(state, tmp_path / "backup.db") as stand:
+            found = stand.ledger.database.read(
+                lambda session: session.rows(
+                    "SELECT rootpage FROM sqlite_schema WHERE name = 'attempts_by_fingerprint'"
+                )
+            )
+            roots.append(found[0][0])
+
+    roots: list[int] = []
+    trio.run(work)
+    assert len(trio.run(names, state)) == MANY + 1
+    content = bytearray(db.read_bytes())
+
+    content[(roots[0] - 1) * 4096 : roots[0] * 4096] = bytes(4096)
+    db.write_bytes(content)
+
+    trio.run(refused, state)
+
+
+# rule: ledger.sound-store
 @pytest.mark.parametrize("change", ["claimed", "settled", "forgotten"])
 def test_one_page_that_is_older_than_the_others_is_found_out(tmp_path: Path, change: str) -> None:
     """The pages that belong to one change can all be old together, and look sound."""
