@@ -274,9 +274,8 @@ class Gate:
                 room.close()
                 room = None
                 await self.ledger.pay()
-            except Exception as fault:
-                if not isinstance(fault, Unverified):
-                    attempt.claim = claim  # a bug of ours: it is still to be settled, as in doubt
+            except Exception:
+                attempt.claim = claim  # a bug of ours: it is still to be settled, as in doubt
                 raise
             if self._file(attempt.id, statement, room):
                 self.ledger.recorded(attempt.id)
