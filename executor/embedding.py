@@ -35,9 +35,9 @@ from executor.rules import configs
 from executor.rules import ledger as rules
 from executor.rules.isolation import Availability, Places, private_below, private_places
 from executor.rules.manifests import Tool
-from executor.store.database import open_database
 from executor.store.ledger import Ledger
 from executor.store.looking import look_without_room
+from executor.store.opening import open_database
 from executor.store.receipts import Receipts
 from executor.store.state import default_directory, open_directory
 from executor.store.writer import Writer

@@ -15,7 +15,8 @@ from executor.attempt import Attempt, Moment, Note, NoteKind, Owner, Settlement
 from executor.refusal import Refused, Unverified
 from executor.rules import ledger as rules
 from executor.rules.ledger import Gone, Terms
-from executor.store.database import Database, Session, unsound
+from executor.store.database import Database, Session
+from executor.store.faults import unsound
 from executor.store.writer import Writer
 
 T = TypeVar("T")

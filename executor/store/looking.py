@@ -16,20 +16,12 @@ import apsw
 
 from executor.receipt import recovered
 from executor.refusal import Unverified
-from executor.store.database import (
-    Database,
-    Job,
-    Session,
-    _check_content,
-    _compare,
-    _lock,
-    _read_witness,
-    _shape,
-    _store,
-    unavailable,
-    unsound,
-)
+from executor.store.content import check_content, store_of
+from executor.store.database import Database, Job, Session
+from executor.store.faults import unavailable, unsound
+from executor.store.ground import shape_of
 from executor.store.ledger import Ledger
+from executor.store.witness import check_witnessed, lock, read_witness
 from executor.store.writer import Writer
 
 T = TypeVar("T")
@@ -47,8 +39,8 @@ class Look(Database):
         self.path = path
         self._turn_of_others = turn
         with self._connection() as connection:
-            _check_content(path, connection)
-            self.id, self.commits = _store(path, connection)
+            check_content(path, connection)
+            self.id, self.commits = store_of(path, connection)
             self.journal = str(connection.execute("PRAGMA journal_mode").fetchall()[0][0])
 
     def commit(self, jobs: Sequence[Job[Any]]) -> None:
@@ -121,20 +113,20 @@ def look_without_room(directory: Path) -> Database:
     @contextlib.contextmanager
     def turn() -> Iterator[None]:
         with open(store, "rb") as witness:
-            _lock(witness.fileno())
+            lock(witness.fileno())
             yield  # closing it gives the lock back
 
     try:
         with open(store, "rb") as witness:
-            witnessed = _read_witness(witness.fileno())
+            witnessed = read_witness(witness.fileno())
     except OSError as failed:
         raise unavailable(failed) from failed
     look = Look(path, turn)
     if witnessed is not None:
-        _compare(path, (look.id, look.commits), witnessed)
+        check_witnessed(path, (look.id, look.commits), witnessed)
     elif look.commits:
         raise unsound(f"{store} is empty, and the ledger is not new.")
-    if witnessed is not None and witnessed.shape != _shape(path) and (wrong := look.check()):
+    if witnessed is not None and witnessed.shape != shape_of(path) and (wrong := look.check()):
         raise unsound(f"{path} is damaged, or parts of it are older than others: {wrong}.")
     return look
 

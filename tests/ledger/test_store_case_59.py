@@ -11,7 +11,7 @@ import pytest
 
 from executor.effects import processes
 from executor.refusal import Unverified
-from executor.store import database
+from executor.store import witness
 from tests.ledger.programs.stand import commits, line, on_disk, program, standing, until
 
 PROCESSES, CLAIMS = 32, 50
@@ -63,7 +63,7 @@ async def test_59_a_writer_stopped_in_its_transaction_is_waited_for_and_then_ref
             until(lambda: processes.state(process.pid) == "T", "the stopped writer")
             before = commits(state)
             with monkeypatch.context() as hurry:
-                hurry.setattr(database, "PATIENCE_S", 0.2)
+                hurry.setattr(witness, "PATIENCE_S", 0.2)
 
                 with pytest.raises(Unverified) as no:
                     await stand.claim("second")
@@ -108,7 +108,7 @@ async def test_a_lock_that_another_program_holds_is_waited_for_and_then_refused(
 ) -> None:
     """A person who looks with sqlite3 can forget an open transaction."""
     state = tmp_path / "state"
-    monkeypatch.setattr(database, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(witness, "PATIENCE_S", 0.2)
     async with standing(state) as stand:
         await stand.claim("first")
         other = apsw.Connection(str(state / "ledger.db"))

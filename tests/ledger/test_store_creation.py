@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from executor.store.database import open_database
+from executor.store.opening import open_database
 from tests.ledger.programs.stand import line, program, standing
 
 
@@ -59,13 +59,13 @@ def test_migrations_are_run_by_themselves_and_each_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An upgrade must need nobody, and must not be undone by going back."""
-    from executor.store import database
+    from executor.store import content
 
     state = tmp_path / "state"
     state.mkdir(mode=0o700)
     open_database(state, used_before=False).close()
-    scripts = [*database._migrations(), "ALTER TABLE notes ADD COLUMN more TEXT"]
-    monkeypatch.setattr(database, "_migrations", lambda: scripts)
+    scripts = [*content.migrations(), "ALTER TABLE notes ADD COLUMN more TEXT"]
+    monkeypatch.setattr(content, "migrations", lambda: scripts)
 
     for _ in range(2):
         opened = open_database(state, used_before=True)

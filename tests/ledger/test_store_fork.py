@@ -12,8 +12,9 @@ import pytest
 import trio
 
 from executor.refusal import Unverified
-from executor.store import database
-from executor.store.database import Job, open_database
+from executor.store import database, opening, witness
+from executor.store.database import Job
+from executor.store.opening import open_database
 from tests.ledger.programs.stand import everything, standing
 
 ADD = "INSERT INTO notes VALUES ('a', 'b', 'c', 'd', 'e')"
@@ -66,7 +67,7 @@ def test_a_child_of_a_fork_does_not_keep_the_lock_of_a_parent_that_was_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
     """Nobody could write for as long as the child lives, and it may live for weeks."""
-    monkeypatch.setattr(database, "PATIENCE_S", 0.5)
+    monkeypatch.setattr(witness, "PATIENCE_S", 0.5)
     state = tmp_path / "state"
     store(state).close()
 
@@ -82,7 +83,7 @@ def test_a_child_of_a_fork_does_not_keep_the_lock_of_a_parent_that_was_killed(
             os.kill(os.getpid(), signal.SIGKILL)
 
         if when == "at opening":
-            database._check_content = leave  # type: ignore[assignment]
+            opening.check_content = leave  # type: ignore[assignment]
             store(state)
         opened = store(state)
         opened.commit([Job(leave)])

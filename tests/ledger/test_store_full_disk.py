@@ -178,7 +178,7 @@ async def test_a_witness_that_cannot_be_written_takes_nothing_back(
     async with standing(tmp_path / "state") as stand:
         await stand.claim("first")
         with monkeypatch.context() as full:
-            full.setattr(database, "_write_witness", fail)
+            full.setattr(database, "write_witness", fail)
             assert (await stand.claim("second")).state == "reserved"
 
         assert (await stand.claim("third")).state == "reserved"

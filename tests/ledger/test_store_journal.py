@@ -9,7 +9,7 @@ import trio
 
 from executor.embedding import open_ledger
 from executor.refusal import Unverified
-from executor.store import database
+from executor.store import content
 from tests.ledger.programs.stand import everything, line, on_disk, program, standing
 
 OLD = (3, 40, 1)
@@ -30,7 +30,7 @@ async def test_a_sqlite_that_can_lose_commits_gets_a_rollback_journal(
         await stand.deliver("first")
         assert stand.ledger.database.journal == "wal"
         assert (state / "ledger.db-wal").stat().st_size > 0
-    monkeypatch.setattr(database, "_sqlite_version", lambda: OLD)
+    monkeypatch.setattr(content, "sqlite_version", lambda: OLD)
 
     async with standing(state) as stand:
         await stand.deliver("second")
@@ -49,7 +49,7 @@ async def test_a_fixed_sqlite_takes_the_faster_journal_up_again(
     """After an upgrade nobody should have to convert anything."""
     state = tmp_path / "state"
     with monkeypatch.context() as old:
-        old.setattr(database, "_sqlite_version", lambda: OLD)
+        old.setattr(content, "sqlite_version", lambda: OLD)
         async with standing(state) as stand:
             await stand.deliver("first")
         assert not header_says_wal(state)
@@ -75,7 +75,7 @@ def test_an_unsafe_sqlite_is_refused_while_another_holds_the_log_open(
                 pass
 
         with monkeypatch.context() as old:
-            old.setattr(database, "_sqlite_version", lambda: OLD)
+            old.setattr(content, "sqlite_version", lambda: OLD)
             with pytest.raises(Unverified) as no:
                 trio.run(look)
 
@@ -97,7 +97,7 @@ async def test_an_unsafe_sqlite_stops_when_another_puts_the_log_back(
     """An executor of a newer program can open the same store at any time."""
     state = tmp_path / "state"
     with monkeypatch.context() as old:
-        old.setattr(database, "_sqlite_version", lambda: OLD)
+        old.setattr(content, "sqlite_version", lambda: OLD)
         async with standing(state) as stand:
             await stand.claim("first")
             newer = apsw.Connection(str(state / "ledger.db"))

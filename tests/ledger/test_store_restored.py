@@ -15,7 +15,7 @@ import pytest
 import trio
 
 from executor.refusal import Unverified
-from executor.store import database
+from executor.store import content, database, opening
 from tests.ledger.programs.stand import Stand, commits, everything, standing
 
 MANY = 40
@@ -27,7 +27,7 @@ OLD = (3, 40, 1)
 @pytest.fixture(autouse=True)
 def large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every ledger counts as large, so that opening alone looks at nothing."""
-    monkeypatch.setattr(database, "SMALL_PAGES", 0)
+    monkeypatch.setattr(content, "SMALL_PAGES", 0)
 
 
 def take_in_log(stand: Stand) -> None:
@@ -242,13 +242,14 @@ def test_a_file_that_is_as_it_was_left_is_not_read_again(
 ) -> None:
     """Opening a large ledger, and each commit, must not take as long as reading it."""
     state, whole = tmp_path / "state", []
-    check = database._check_content
+    check = database.check_content
 
     def watched(*given: object, **how: bool) -> None:
         whole.append(how["whole"])
         check(*given, **how)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(database, "_check_content", watched)
+    monkeypatch.setattr(database, "check_content", watched)
+    monkeypatch.setattr(opening, "check_content", watched)
 
     async def work() -> None:
         async with standing(state) as stand:
@@ -302,7 +303,7 @@ def test_an_older_copy_is_found_out_with_a_rollback_journal_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """There all is in the one file; the pages in memory are still the newest."""
-    monkeypatch.setattr(database, "_sqlite_version", lambda: OLD)
+    monkeypatch.setattr(content, "sqlite_version", lambda: OLD)
     state, backup = tmp_path / "state", tmp_path / "backup.db"
 
     async def work() -> None:

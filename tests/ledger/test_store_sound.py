@@ -15,7 +15,6 @@ import trio
 from executor import open_executor
 from executor.embedding import open_ledger
 from executor.refusal import Unverified
-from executor.store import database
 from tests.conftest import lacking
 from tests.house import House
 from tests.ledger.programs.stand import STORE_FILES, commits, everything, line, program, standing
@@ -447,7 +446,7 @@ async def test_a_large_ledger_is_looked_through_when_it_is_asked_for(
     await use(tmp_path / "state")
     async with open_ledger(state=tmp_path / "state") as ledger:
         assert ledger.database.check() is None
-    monkeypatch.setattr(database, "SMALL_PAGES", 1)
+    monkeypatch.setattr("executor.store.content.SMALL_PAGES", 1)
     db = tmp_path / "state" / "ledger.db"
     connection = apsw.Connection(str(db))
     root = connection.execute(

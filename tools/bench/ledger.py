@@ -18,8 +18,8 @@ from executor.effects import clock
 from executor.effects.owners import Owners
 from executor.receipt import recovered
 from executor.rules.ledger import Terms
-from executor.store.database import open_database
 from executor.store.ledger import Ledger
+from executor.store.opening import open_database
 from executor.store.writer import Writer
 
 ATTEMPTS = 1600

@@ -12,19 +12,20 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
-from executor.store import database
-from executor.store.database import Job, open_database
+from executor.store import content, database, ground, opening, witness
+from executor.store.database import Job
+from executor.store.opening import open_database
 
 STEPS: set[CodeType] = {
     function.__code__
     for function in (
         open_database,
-        database._open,
-        database._create,
-        database._upgrade,
-        database._set_journal,
-        database._write_witness,
-        database._sync_directory,
+        opening._open,
+        opening._create,
+        content.upgrade,
+        content.set_journal,
+        witness.write_witness,
+        ground.sync_directory,
         database.Database.__init__,
     )
 }

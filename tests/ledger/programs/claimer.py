@@ -16,7 +16,7 @@ from pathlib import Path
 import trio
 
 from executor.rules.ledger import Terms
-from executor.store import database, ledger
+from executor.store import content, ledger
 from tests.ledger.programs.stand import DRAFT, Stand, standing
 
 
@@ -49,7 +49,7 @@ async def do(stand: Stand, word: str) -> None:
 async def main() -> None:
     directory, *words = sys.argv[1:]
     if words[0] == "old":
-        database._sqlite_version = lambda: (3, 40, 1)
+        content.sqlite_version = lambda: (3, 40, 1)
         words = words[1:]
     async with standing(Path(directory)) as stand:
         for word in words:
