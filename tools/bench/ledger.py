@@ -18,6 +18,7 @@ from executor.effects import clock
 from executor.effects.owners import Owners
 from executor.receipt import recovered
 from executor.rules.ledger import Terms
+from executor.store.content import weights
 from executor.store.ledger import Ledger
 from executor.store.opening import open_database
 from executor.store.writer import Writer
@@ -28,10 +29,11 @@ DRAFT = b"x" * 2000
 DELIVERED = Settlement("delivered", None, "It exited with 0.", result_id="m-1")
 _FILL = """
 WITH RECURSIVE count(n) AS (SELECT :first UNION ALL SELECT n + 1 FROM count WHERE n < :last)
-INSERT INTO attempts (id, fingerprint, state, account, tool, action, idempotency, resend,
+INSERT INTO attempts (id, fingerprint, state, account, tool, action, idempotency, resend, level,
     window_ms, owner, claimed, dispatched, settled, decided_by, because)
 SELECT printf('%028x', n), lower(hex(randomblob(32))), 'delivered', 'ana@example.org', 'mail.send',
-    lower(hex(randomblob(32))), '', 0, 900000, :owner, :moment, :moment, :moment, 'run', ''
+    lower(hex(randomblob(32))), '', 0, 'namespaced', 900000, :owner, :moment, :moment,
+    :moment, 'run', ''
 FROM count
 """
 
@@ -148,6 +150,9 @@ def fill(directory: Path, first: int, last: int, moment: Moment) -> None:
         connection.execute(
             _FILL, {"first": first, "last": last, "owner": owner, "moment": str(moment)}
         )
+        # What the attempts come to: the next opening finds the file changed, and reads all of it.
+        every = connection.execute("SELECT number, fingerprint, state FROM attempts")
+        connection.execute("UPDATE store SET content = :content", {"content": weights(every)})
     connection.close()
 
 
