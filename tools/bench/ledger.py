@@ -118,6 +118,7 @@ def _process(directory: Path, attempts: int, ready: Barrier) -> None:
             ready.wait()
             for _ in range(attempts):
                 await attempt(ledger, owner)
+            ready.wait()  # what ending a process takes is not the ledger's
 
     trio.run(work)
 
@@ -134,9 +135,11 @@ def process_rate(directory: Path, attempts: int, processes: int) -> float:
         process.start()
     ready.wait()
     start = time.perf_counter()
+    ready.wait()
+    taken = time.perf_counter() - start
     for process in started:
         process.join()
-    return each * processes / (time.perf_counter() - start)
+    return each * processes / taken
 
 
 def fill(directory: Path, first: int, last: int, moment: Moment) -> None:
