@@ -9,6 +9,7 @@ from typing import Any
 
 from executor.receipt import encode
 from executor.refusal import Unverified
+from executor.store.ground import sync_directory
 
 ROOM_BYTES = 64 * 1024
 """More than a receipt takes."""
@@ -87,7 +88,7 @@ class Receipts:
                 os.fsync(taken.descriptor)
                 os.link(taken.path, self.path(name))
                 taken.path.unlink()
-                _sync_directory(self._directory)
+                sync_directory(self._directory)
             except OSError as failed:
                 raise _not_stored(name, failed) from failed
 
@@ -121,11 +122,3 @@ def _not_stored(name: str, failed: OSError) -> Unverified:
         because=f"The receipt {name} could not be stored: {failed.strerror}.",
         todo="Make room on the disk of the state directory.",
     )
-
-
-def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
