@@ -85,6 +85,25 @@ def read(
     return value, document
 
 
+def shape_problems(
+    value: Any, kind: type, document: Document, file: str, place: Path
+) -> Iterator[Problem]:
+    """Find the faults of a part of a document that was put together from several places.
+
+    Args:
+        place: where it stands; a fault is told at the nearest place that is written there.
+    """
+    try:
+        _convert(value, kind)
+    except msgspec.ValidationError as first:
+        problems = [
+            problem
+            for error in _errors(value, kind)
+            for problem in _explain(error, document, file, place)
+        ]
+        yield from problems or [problem_at(document, file, place, str(first), "Correct it")]
+
+
 def _convert(value: Any, kind: type[T]) -> T:
     return msgspec.convert(value, kind, dec_hook=units.parse)
 
@@ -264,8 +283,10 @@ def _is_other_kind(fault: Any) -> bool:
     return fault.validator in ("enum", "const") and not isinstance(fault.instance, str)
 
 
-def _explain(error: Any, document: Document, file: str) -> Iterator[Problem]:
-    path = tuple(error.absolute_path)
+def _explain(
+    error: Any, document: Document, file: str, place: Path = ()
+) -> Iterator[Problem]:
+    path = (*place, *error.absolute_path)
     rule, value, wanted = error.validator, error.instance, error.validator_value
 
     def problem(at: Path, found: str, instead: str) -> Problem:

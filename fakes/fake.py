@@ -16,6 +16,8 @@ TYPE_CHECKING = False  # type checkers take this name for true; importing typing
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+PLAN_FILE = ""  # in an installed copy: where its plan lies; then no argument is taken for one
+
 PLAN_FAULT = 64  # EX_USAGE: the plan cannot be followed as written, and nothing of it was done
 OUR_FAULT = 70  # EX_SOFTWARE: a bug of the fake; never 1, which a plan may ask for
 OS_FAULT = 71  # EX_OSERR: the system did not let us do the awkward thing
@@ -297,24 +299,32 @@ class Plan:
 
 def plan_in(words: list[str]) -> tuple[Plan, list[bytes]]:
     """The plan, and all other arguments; a second ``--plan`` is an argument like any other."""
+    if PLAN_FILE:
+        return plan_from(read_plan(PLAN_FILE)), [os.fsencode(word) for word in words]
     for at, word in enumerate(words):
         if word not in ("--plan", "--plan-json"):
             continue
         if at + 1 == len(words):
             raise BadPlan(f"{word} needs a value")
-        raw = os.fsencode(words[at + 1])
-        if word == "--plan":
-            try:
-                with open(raw, "rb") as file:
-                    raw = file.read()
-            except OSError as error:
-                raise BadPlan(str(error)) from None
-        try:
-            plan = Plan(parse(raw.decode()))
-        except UnicodeDecodeError as error:
-            raise BadPlan(f"not UTF-8: {error}") from None
+        given = words[at + 1]
+        plan = plan_from(read_plan(given) if word == "--plan" else os.fsencode(given))
         return plan, [os.fsencode(other) for other in words[:at] + words[at + 2 :]]
     raise BadPlan("--plan FILE or --plan-json JSON is missing")
+
+
+def read_plan(name: str) -> bytes:
+    try:
+        with open(os.fsencode(name), "rb") as file:
+            return file.read()
+    except OSError as error:
+        raise BadPlan(str(error)) from None
+
+
+def plan_from(raw: bytes) -> Plan:
+    try:
+        return Plan(parse(raw.decode()))
+    except UnicodeDecodeError as error:
+        raise BadPlan(f"not UTF-8: {error}") from None
 
 
 # ---- the record

@@ -1015,3 +1015,21 @@ def test_without_proc_the_record_says_what_it_could_not_see() -> None:
     )
     assert not record.keys() & {"fds", "status", "env", "tty", "environs", "interfaces"}
     assert record["cwd"] == "/box"
+
+
+def test_an_installed_copy_takes_its_plan_from_its_file_and_no_argument_for_one(
+    tmp_path: Path,
+) -> None:
+    """It stands in the place of a real command, whose arguments are all its own."""
+    plan = tmp_path / "plan.json"
+    plan.write_text(json.dumps({"record": "stdout"}))
+    copy = tmp_path / "curl"
+    copy.write_text(FAKE.read_text().replace('PLAN_FILE = ""', f"PLAN_FILE = {str(plan)!r}", 1))
+    argv = [sys.executable, "-I", "-S", str(copy), "--plan-json", "{}"]
+
+    done = subprocess.run(argv, capture_output=True, timeout=PATIENCE_S, stdin=subprocess.DEVNULL)
+
+    assert json.loads(done.stdout)["argv"] == ["--plan-json", "{}"]
+    plan.unlink()
+    lost = subprocess.run(argv, capture_output=True, timeout=PATIENCE_S, stdin=subprocess.DEVNULL)
+    assert (lost.returncode, lost.stdout) == (64, b"")

@@ -1,0 +1,348 @@
+"""Spec: the rules of a family and their scenarios, as they are written in YAML.
+
+A scenario has one fault; its control is the same with that one fact put right, and is allowed.
+Without the control, a program that only crashes would pass. Nothing here runs anything.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+
+import msgspec
+
+from executor.effects.texts import read_text
+from executor.plain_yaml import Document
+from executor.plain_yaml import Path as Place
+from executor.problems import Faulty, Problem, problem_at, read, shape_problems
+from executor.testing import matching, parts
+from executor.testing.merging import merged
+
+if TYPE_CHECKING:
+    Given: TypeAlias = msgspec.Struct
+    Step: TypeAlias = msgspec.Struct
+    Then: TypeAlias = msgspec.Struct
+else:
+    Given = parts.struct("Given", "executor.testing.given")
+    Step = parts.struct("Step", "executor.testing.steps")
+    Then = parts.struct("Then", "executor.testing.then")
+
+Need = Literal["sandbox", "root"]
+"""What a scenario needs of the machine; where it is lacking, that is said."""
+Name = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$", examples=["asked-again"])]
+RuleId = Annotated[
+    str, msgspec.Meta(pattern=r"^[a-z]+\.[a-z]+(-[a-z]+)*$", examples=["ledger.in-flight"])
+]
+ALLOWED = ("delivered", "ok")
+"""Statuses by which a control shows that it was allowed."""
+
+
+class _Value(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    pass
+
+
+class Control(_Value, frozen=True):
+    """The twin of a scenario: one fact put right, and what must come of it.
+
+    Exactly one of the three says which: ``given`` is merged over the scenario's own (RFC 7396),
+    ``without`` leaves a step out, ``instead`` puts another in the place of one. Steps are named by
+    their ``as``, else by their kind where it is the only one of its kind.
+    """
+
+    then: Then
+    given: dict[str, Any] | None = None
+    without: str | None = None
+    instead: dict[str, Step] | None = None
+
+
+class Scenario(_Value, frozen=True):
+    """One fault, the steps that meet it, and what must come of it."""
+
+    id: Name
+    steps: Annotated[tuple[Step, ...], msgspec.Meta(min_length=1)]
+    then: Then
+    control: Control
+    why: str = ""
+    needs: tuple[Need, ...] = ()
+    given: dict[str, Any] = {}
+
+
+class Rule(_Value, frozen=True):
+    """A promise that can be seen broken."""
+
+    id: RuleId
+    statement: str
+    why: str
+    codes: tuple[str, ...] = ()
+    built: bool = True
+    scenarios: tuple[Scenario, ...] = ()
+
+
+class Spec(_Value, frozen=True):
+    """The rules of one family. ``given`` is what all of its scenarios start from."""
+
+    executor: Literal["spec/1"]
+    family: Annotated[str, msgspec.Meta(pattern="^[a-z]+$")]
+    rules: tuple[Rule, ...]
+    given: dict[str, Any] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What is run: a scenario, or its control."""
+
+    file: "SpecFile"
+    rule: Rule
+    scenario: Scenario
+    control: bool
+    given: Given
+    steps: tuple[Step, ...]
+    then: Then
+    then_place: Place
+
+    @property
+    def id(self) -> str:
+        """Its name in its file: ``asked-again``, or ``asked-again[control]``."""
+        return f"{self.scenario.id}[control]" if self.control else self.scenario.id
+
+    @property
+    def where(self) -> str:
+        """The file and line in which its expectations begin."""
+        return self.place(())
+
+    def place(self, path: Place) -> str:
+        """Give the file and line of an expectation, or of the nearest that is written."""
+        mark = self.file.document.mark((*self.then_place, *path))
+        return f"{self.file.path}:{mark.line}"
+
+
+@dataclass(frozen=True, slots=True)
+class SpecFile:
+    """A spec, and where each part of it is written. ``path`` is as it was given."""
+
+    path: str
+    spec: Spec
+    document: Document
+
+    def cases(self) -> Iterator[Case]:
+        """Give every scenario, each followed by its control."""
+        for r, rule in enumerate(self.spec.rules):
+            for s, scenario in enumerate(rule.scenarios):
+                place: Place = ("rules", r, "scenarios", s)
+                given = merged(self.spec.given, scenario.given)
+                yield Case(
+                    self, rule, scenario, False, _given(given),
+                    scenario.steps, scenario.then, (*place, "then"),
+                )  # fmt: skip
+                control = scenario.control
+                yield Case(
+                    self, rule, scenario, True, _given(merged(given, control.given or {})),
+                    _steps(scenario), control.then, (*place, "control", "then"),
+                )  # fmt: skip
+
+
+def read_spec(path: Path | str) -> SpecFile:
+    """Read one file of rules and scenarios.
+
+    Raises:
+        Faulty: with every problem of the file, each with its line.
+        OSError: it cannot be read.
+    """
+    spec, document = read(read_text(Path(path), decides=False), str(path), Spec, _check(str(path)))
+    return SpecFile(str(path), spec, document)
+
+
+def read_specs(paths: Iterable[Path | str]) -> list[SpecFile]:
+    """Read files, and every ``*.yaml`` of directories that is a spec.
+
+    Raises:
+        Faulty: with every problem of every file; an id that two rules or two scenarios of a file
+            share is one.
+        OSError: a file cannot be read.
+    """
+    found: list[SpecFile] = []
+    problems: list[Problem] = []
+    for path in _files(paths):
+        try:
+            found.append(read_spec(path))
+        except Faulty as faulty:
+            problems += faulty.problems
+    problems += _twice(found)
+    if problems:
+        raise Faulty(problems)
+    return found
+
+
+def step_name(step: Step, index: int, steps: Sequence[Step]) -> str:
+    """Name a step: by its ``as``, else by its kind, with its number where there are several."""
+    [(kind, value)] = parts.chosen(step).items()
+    if own := getattr(value, "as_", None):
+        return str(own)
+    kinds = [next(iter(parts.chosen(other))) for other in steps]
+    return kind if kinds.count(kind) == 1 else f"{kind}-{kinds[: index + 1].count(kind)}"
+
+
+def step_names(steps: Sequence[Step]) -> list[str]:
+    """Name every step."""
+    return [step_name(step, index, steps) for index, step in enumerate(steps)]
+
+
+def schema() -> dict[str, Any]:
+    """Give the JSON Schema of a spec file."""
+    from executor import units
+
+    found: dict[str, Any] = msgspec.json.schema(Spec, schema_hook=units.schema)
+    given = msgspec.json.schema_components([Given], schema_hook=units.schema)[1]
+    return found | {"$defs": found.get("$defs", {}) | given}
+
+
+def _given(value: Mapping[str, Any]) -> Given:
+    from executor import units
+
+    return msgspec.convert(dict(value), Given, dec_hook=units.parse)
+
+
+def _steps(scenario: Scenario) -> tuple[Step, ...]:
+    control, names = scenario.control, step_names(scenario.steps)
+    steps = zip(names, scenario.steps, strict=True)
+    instead = control.instead or {}
+    return tuple(instead.get(name, step) for name, step in steps if name != control.without)
+
+
+def _files(paths: Iterable[Path | str]) -> Iterator[Path]:
+    for path in map(Path, paths):
+        if path.is_dir():
+            yield from (one for one in sorted(path.rglob("*.yaml")) if is_spec(one))
+        else:
+            yield path
+
+
+def is_spec(path: Path) -> bool:
+    """Say whether a file begins as a spec does; comments may come before."""
+    try:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            lines = (line for line in file if line.strip() and not line.startswith(("#", "---")))
+            return next(lines, "").replace(" ", "").startswith("executor:spec/")
+    except OSError:
+        return False
+
+
+# -- what the shape does not show ------------------------------------------------------------------
+
+
+def _check(file: str) -> Any:
+    def check(spec: Spec, document: Document) -> Iterator[Problem]:
+        def at(place: Place, found: str, instead: str) -> Problem:
+            return problem_at(document, file, place, found, instead)
+
+        def given(value: Mapping[str, Any], place: Place) -> Iterator[Problem]:
+            return shape_problems(value, Given, document, file, place)
+
+        yield from given(spec.given, ("given",))
+        for r, rule in enumerate(spec.rules):
+            place: Place = ("rules", r)
+            if not rule.id.startswith(f"{spec.family}."):
+                yield at((*place, "id"), f"{rule.id!r} is not of this family",
+                         f"Begin it with '{spec.family}.'")  # fmt: skip
+            if not rule.built and rule.scenarios:
+                yield at((*place, "built"), "a rule that is not built has scenarios",
+                         "Remove one of the two")  # fmt: skip
+            for s, scenario in enumerate(rule.scenarios):
+                yield from _scenario_problems(spec, scenario, (*place, "scenarios", s), at, given)
+
+    return check
+
+
+def _scenario_problems(
+    spec: Spec, scenario: Scenario, place: Place, at: Any, given: Any
+) -> Iterator[Problem]:
+    yield from given(merged(spec.given, scenario.given), (*place, "given"))
+    yield from _step_problems(scenario.steps, (*place, "steps"), at)
+    yield from _then_problems(scenario.then, (*place, "then"), at)
+    control, here = scenario.control, (*place, "control")
+    ways = [key for key in ("given", "without", "instead") if getattr(control, key) is not None]
+    if len(ways) != 1:
+        yield at(here, f"a control that changes {' and '.join(ways) or 'nothing'}",
+                 "Put one fact right: write given, without or instead")  # fmt: skip
+    names = step_names(scenario.steps)
+    named = [control.without] if control.without else list(control.instead or {})
+    for name in named:
+        if names.count(name) != 1:
+            yield at((*here, ways[0]), f"{name!r} names no step", f"Write one of: {_listed(names)}")
+    if control.instead is not None:
+        if len(control.instead) != 1:
+            yield at((*here, "instead"), "not one step", "Put one step in the place of one")
+        for name, step in control.instead.items():
+            yield from _kind_problems(step, (*here, "instead", name), at)
+    if control.given is not None:
+        whole = merged(merged(spec.given, scenario.given), control.given)
+        yield from given(whole, (*here, "given"))
+        if whole == merged(spec.given, scenario.given):
+            yield at((*here, "given"), "the control is the scenario", "Put one fact right")
+    yield from _then_problems(control.then, (*here, "then"), at)
+    if not any(status in ALLOWED for status in _statuses(parts.chosen(control.then))):
+        yield at((*here, "then"), "nothing here says that it was allowed",
+                 f"Expect a status: {' or '.join(ALLOWED)}")  # fmt: skip
+
+
+def _statuses(value: Any) -> Iterator[Any]:
+    """Find every status that is expected, and every count of one."""
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            if key == "status":
+                yield inner
+            if key in ALLOWED and inner not in (0, None):
+                yield key
+            yield from _statuses(inner)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from _statuses(inner)
+
+
+def _step_problems(steps: Sequence[Step], place: Place, at: Any) -> Iterator[Problem]:
+    for index, step in enumerate(steps):
+        yield from _kind_problems(step, (*place, index), at)
+    if any(len(parts.chosen(step)) != 1 for step in steps):
+        return
+    names = step_names(steps)
+    for index, name in enumerate(names):
+        if name in names[:index]:
+            yield at((*place, index), f"a second step named {name!r}", "Write another 'as'")
+
+
+def _kind_problems(step: Step, place: Place, at: Any) -> Iterator[Problem]:
+    if len(parts.chosen(step)) != 1:
+        known = ", ".join(parts.parts("executor.testing.steps"))
+        yield at(place, "not one step", f"Write one of: {known}")
+
+
+def _then_problems(then: Then, place: Place, at: Any) -> Iterator[Problem]:
+    expected = parts.chosen(then)
+    if not expected:
+        yield at(place, "nothing is expected", "Write what must come of it")
+    for key, value in expected.items():
+        for path, found in matching.faults(value, (key,)):
+            yield at((*place, *path), found, f"Write one of: {', '.join(matching.WORDS)}")
+
+
+def _twice(files: Sequence[SpecFile]) -> Iterator[Problem]:
+    rules: dict[str, str] = {}
+    for file in files:
+        scenarios: dict[str, int] = {}
+        for r, rule in enumerate(file.spec.rules):
+            place: Place = ("rules", r)
+            line = file.document.mark((*place, "id")).line
+            if first := rules.get(rule.id):
+                yield problem_at(file.document, file.path, (*place, "id"),
+                                 f"the rule {rule.id} is stated twice", f"See {first}")  # fmt: skip
+            rules[rule.id] = f"{file.path}:{line}"
+            for s, scenario in enumerate(rule.scenarios):
+                here: Place = (*place, "scenarios", s, "id")
+                if other := scenarios.get(scenario.id):
+                    yield problem_at(file.document, file.path, here,
+                                     f"a second {scenario.id!r}", f"See line {other}")  # fmt: skip
+                scenarios[scenario.id] = file.document.mark(here).line
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(names)

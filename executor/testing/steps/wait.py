@@ -1,0 +1,29 @@
+"""Wait until the world outside has come so far: lines in ``sent.log``, started fakes, a file."""
+
+from pathlib import Path
+
+import msgspec
+
+from executor.testing.scene import Scene
+
+
+class Value(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``sent`` lines, ``recorded`` starts of a fake, and a ``file`` that is there: each given."""
+
+    sent: int = 0
+    recorded: int = 0
+    file: str | None = None
+
+
+async def act(scene: Scene, value: Value, name: str) -> None:  # noqa: ARG001
+    """Wait."""
+    house, value = scene.house, scene.fill(value)
+
+    def so_far() -> bool:
+        return (
+            len(house.sent()) >= value.sent
+            and len(house.recorded()) >= value.recorded
+            and (value.file is None or Path(value.file).exists())
+        )
+
+    await scene.until(so_far, f"{value}")

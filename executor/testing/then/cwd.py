@@ -1,0 +1,14 @@
+"""The directory in which the last started fake ran."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from executor.testing.matching import Mismatch, compare
+from executor.testing.scene import Scene
+
+Value = str | dict[str, Any]
+
+
+async def act(scene: Scene, value: Value) -> Iterator[Mismatch]:
+    """Compare."""
+    return compare(value, scene.last_record()["cwd"])

@@ -1,0 +1,22 @@
+"""The files in the working directory of the last started fake, exactly: path to content.
+
+A file of more than 4 KiB stands with its SHA-256 in the place of its content.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from executor.testing.matching import Mismatch, compare
+from executor.testing.scene import Scene
+
+Value = dict[str, Any]
+
+
+async def act(scene: Scene, value: Value) -> Iterator[Mismatch]:
+    """Compare."""
+    found = {
+        one["path"]: one.get("content", one.get("sha256"))
+        for one in scene.last_record()["files"]
+        if one["type"] == "file"
+    }
+    return compare(value, found)

@@ -1,0 +1,26 @@
+"""What is left when all is over: processes of the commands, and entries below paths.
+
+`{processes: 0, "${state}/staging": []}`: a path's value is the sorted names in it, none where
+nothing is.
+"""
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+from executor.testing.matching import Mismatch, compare
+from executor.testing.scene import Scene
+
+Value = dict[str, Any]
+
+
+async def act(scene: Scene, value: Value) -> Iterator[Mismatch]:
+    """Look, and compare."""
+    found: dict[str, Any] = {}
+    for name in value:
+        if name == "processes":
+            found[name] = sum(len(target.left()) for target in scene.targets.values())
+        else:
+            path = scene.house.root / name
+            found[name] = sorted(os.listdir(path)) if path.is_dir() else []
+    return compare(value, found)

@@ -1,0 +1,14 @@
+"""What the last started fake recorded (fakes/README.md): the keys that are written here."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from executor.testing.matching import Mismatch, compare
+from executor.testing.scene import Scene
+
+Value = dict[str, Any]
+
+
+async def act(scene: Scene, value: Value) -> Iterator[Mismatch]:
+    """Compare."""
+    return compare(value, scene.last_record(), exact=False)

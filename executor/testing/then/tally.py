@@ -1,0 +1,19 @@
+"""How many answers had each status or code: `{delivered: 1, DUPLICATE_IN_FLIGHT: 7}`.
+
+An answer counts under its code, and without one under its status. No other may have come.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from executor.testing.matching import Mismatch, compare
+from executor.testing.scene import Scene
+
+Value = dict[str, Any]
+
+
+async def act(scene: Scene, value: Value) -> Iterator[Mismatch]:
+    """Count, and compare."""
+    counted = Counter(one.get("code") or one.get("status") for one in scene.answers.values())
+    return compare(value, dict(counted))
