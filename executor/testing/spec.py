@@ -280,9 +280,21 @@ def _scenario_problems(
         if whole == merged(spec.given, scenario.given):
             yield at((*here, "given"), "the control is the scenario", "Put one fact right")
     yield from _then_problems(control.then, (*here, "then"), at)
-    if not any(status in ALLOWED for status in _statuses(parts.chosen(control.then))):
+    if not _says_allowed(parts.chosen(control.then)):
         yield at((*here, "then"), "nothing here says that it was allowed",
-                 f"Expect a status: {' or '.join(ALLOWED)}")  # fmt: skip
+                 f"Expect a status ({' or '.join(ALLOWED)}), or that something ran or was sent")  # fmt: skip
+
+
+def _says_allowed(expected: Mapping[str, Any]) -> bool:
+    """Say whether a program that only crashes, or refuses everything, would be found out."""
+    ran = any(_is_more_than_nothing(expected.get(key)) for key in ("runs", "sent"))
+    return ran or any(status in ALLOWED for status in _statuses(expected))
+
+
+def _is_more_than_nothing(expected: Any) -> bool:
+    if isinstance(expected, list):
+        return bool(expected)
+    return isinstance(expected, int) and expected > 0
 
 
 def _statuses(value: Any) -> Iterator[Any]:
