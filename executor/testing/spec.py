@@ -131,14 +131,26 @@ class SpecFile:
                 place: Place = ("rules", r, "scenarios", s)
                 given = merged(self.spec.given, scenario.given)
                 yield Case(
-                    self, rule, scenario, False, _given(given),
-                    scenario.steps, scenario.then, (*place, "then"),
-                )  # fmt: skip
+                    self,
+                    rule,
+                    scenario,
+                    False,
+                    _given(given),
+                    scenario.steps,
+                    scenario.then,
+                    (*place, "then"),
+                )
                 control = scenario.control
                 yield Case(
-                    self, rule, scenario, True, _given(merged(given, control.given or {})),
-                    _steps(scenario), control.then, (*place, "control", "then"),
-                )  # fmt: skip
+                    self,
+                    rule,
+                    scenario,
+                    True,
+                    _given(merged(given, control.given or {})),
+                    _steps(scenario),
+                    control.then,
+                    (*place, "control", "then"),
+                )
 
 
 def read_spec(path: Path | str) -> SpecFile:
@@ -242,11 +254,17 @@ def _check(file: str) -> Any:
         for r, rule in enumerate(spec.rules):
             place: Place = ("rules", r)
             if not rule.id.startswith(f"{spec.family}."):
-                yield at((*place, "id"), f"{rule.id!r} is not of this family",
-                         f"Begin it with '{spec.family}.'")  # fmt: skip
+                yield at(
+                    (*place, "id"),
+                    f"{rule.id!r} is not of this family",
+                    f"Begin it with '{spec.family}.'",
+                )
             if not rule.built and rule.scenarios:
-                yield at((*place, "built"), "a rule that is not built has scenarios",
-                         "Remove one of the two")  # fmt: skip
+                yield at(
+                    (*place, "built"),
+                    "a rule that is not built has scenarios",
+                    "Remove one of the two",
+                )
             for s, scenario in enumerate(rule.scenarios):
                 yield from _scenario_problems(spec, scenario, (*place, "scenarios", s), at, given)
 
@@ -262,8 +280,11 @@ def _scenario_problems(
     control, here = scenario.control, (*place, "control")
     ways = [key for key in ("given", "without", "instead") if getattr(control, key) is not None]
     if len(ways) != 1:
-        yield at(here, f"a control that changes {' and '.join(ways) or 'nothing'}",
-                 "Put one fact right: write given, without or instead")  # fmt: skip
+        yield at(
+            here,
+            f"a control that changes {' and '.join(ways) or 'nothing'}",
+            "Put one fact right: write given, without or instead",
+        )
     names = step_names(scenario.steps)
     named = [control.without] if control.without else list(control.instead or {})
     for name in named:
@@ -281,8 +302,11 @@ def _scenario_problems(
             yield at((*here, "given"), "the control is the scenario", "Put one fact right")
     yield from _then_problems(control.then, (*here, "then"), at)
     if not _says_allowed(parts.chosen(control.then)):
-        yield at((*here, "then"), "nothing here says that it was allowed",
-                 f"Expect a status ({' or '.join(ALLOWED)}), or that something ran or was sent")  # fmt: skip
+        yield at(
+            (*here, "then"),
+            "nothing here says that it was allowed",
+            f"Expect a status ({' or '.join(ALLOWED)}), or that something ran or was sent",
+        )
 
 
 def _says_allowed(expected: Mapping[str, Any]) -> bool:
@@ -345,14 +369,24 @@ def _twice(files: Sequence[SpecFile]) -> Iterator[Problem]:
             place: Place = ("rules", r)
             line = file.document.mark((*place, "id")).line
             if first := rules.get(rule.id):
-                yield problem_at(file.document, file.path, (*place, "id"),
-                                 f"the rule {rule.id} is stated twice", f"See {first}")  # fmt: skip
+                yield problem_at(
+                    file.document,
+                    file.path,
+                    (*place, "id"),
+                    f"the rule {rule.id} is stated twice",
+                    f"See {first}",
+                )
             rules[rule.id] = f"{file.path}:{line}"
             for s, scenario in enumerate(rule.scenarios):
                 here: Place = (*place, "scenarios", s, "id")
                 if other := scenarios.get(scenario.id):
-                    yield problem_at(file.document, file.path, here,
-                                     f"a second {scenario.id!r}", f"See line {other}")  # fmt: skip
+                    yield problem_at(
+                        file.document,
+                        file.path,
+                        here,
+                        f"a second {scenario.id!r}",
+                        f"See line {other}",
+                    )
                 scenarios[scenario.id] = file.document.mark(here).line
 
 
