@@ -277,6 +277,8 @@ def _scenario_problems(
     yield from given(merged(spec.given, scenario.given), (*place, "given"))
     yield from _step_problems(scenario.steps, (*place, "steps"), at)
     yield from _then_problems(scenario.then, (*place, "then"), at)
+    if any(len(parts.chosen(step)) != 1 for step in scenario.steps):
+        return  # without names nothing can be said of the control
     control, here = scenario.control, (*place, "control")
     ways = [key for key in ("given", "without", "instead") if getattr(control, key) is not None]
     if len(ways) != 1:
