@@ -29,6 +29,7 @@ from executor.loading import read_config
 from executor.receipt import Receipt
 from executor.refusal import Refused
 from executor.request import Request
+from executor.store import content, witness
 
 POINTS = ("freeze", "claim", "look-up", "verify", "dispatch", "spawn", "settle", "answer")
 """Where a run can be held: right before these stages; the last is before it is answered."""
@@ -119,6 +120,8 @@ class Driver:
             "find-out": self.find_out,
             "prune": self.prune,
             "clock": self.clock,
+            "sqlite": self.sqlite,
+            "patience": self.patience,
             "close": self.close,
         }
 
@@ -263,6 +266,16 @@ class Driver:
         _set_clock(params["wall_ms"], params["passed_ms"], params["boots"])
         return {}
 
+    async def sqlite(self, params: Params) -> Any:
+        """Believe that this is the version of SQLite."""
+        believe_in_sqlite(params["version"])
+        return {}
+
+    async def patience(self, params: Params) -> Any:
+        """Wait no longer than so many milliseconds for whoever writes to the ledger."""
+        witness.PATIENCE_S = params["ms"] / 1000
+        return {}
+
     async def close(self, params: Params) -> Any:  # noqa: ARG002
         """Close the executor and end."""
         await self._open.aclose()
@@ -328,6 +341,13 @@ def _set_clock(wall_ms: int, passed_ms: int, boots: int) -> None:
 
     clock.moment = moment
     clock.boot = boot  # type: ignore[assignment]
+
+
+def believe_in_sqlite(version: str) -> None:
+    """Take the SQLite in use for this version of it; an empty one leaves it what it is."""
+    if version:
+        parts = tuple(map(int, version.split(".")))
+        content.sqlite_version = lambda: parts  # type: ignore[assignment, return-value]
 
 
 async def _serve() -> None:

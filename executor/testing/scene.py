@@ -1,9 +1,10 @@
 """Scene: one case while it runs. Its house, its targets, and what they answered."""
 
 import os
+import signal
 from collections import defaultdict
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -99,6 +100,8 @@ class Scene:
         self.clock = {"wall_ms": 0, "passed_ms": 0, "boots": 0}
         self.notes: dict[str, Any] = {}
         """What steps leave for expectations and for ``${...}``."""
+        self.undo = ExitStack()
+        """What parts did to the world outside, to be undone once every process has ended."""
         self._nursery = nursery
         self._started = 0
 
@@ -149,6 +152,9 @@ class Scene:
         self.targets[name] = made
         self._nursery.start_soon(made.serve)
         await made.hello()
+        if version := self.notes.get("sqlite"):
+            made.needs("sqlite")
+            await made.call("sqlite", version=version)
         if any(self.clock.values()):
             made.needs("clock")
             await made.call("clock", **self.clock)
@@ -202,6 +208,16 @@ class Scene:
         request = self.fill(merged(merged(_USUAL_REQUEST, self.request), patch))
         self._nursery.start_soon(self._run, run, request, pause)
         return run
+
+    def runs_of(self, name: str) -> list[Run]:
+        """Give the runs of a step: one, or NAME-1, NAME-2 and so on."""
+        if name in self.runs:
+            return [self.runs[name]]
+        prefix = f"{name}-"
+        found: list[Run] = []
+        while (one := f"{prefix}{len(found) + 1}") in self.runs:
+            found.append(self.runs[one])
+        return found
 
     async def _run(self, run: Run, request: Any, pause: str | None) -> None:
         opened = run.target.opened
@@ -263,9 +279,11 @@ class Scene:
         try:
             for made in self.targets.values():
                 if not made.gone.is_set():
+                    made.signal(signal.SIGCONT)  # a stopped one answers nobody
                     with suppress(Gone, Unsupported, Broken), trio.move_on_after(PATIENCE_S):
                         await made.call("close")
                         await made.gone.wait()
         finally:
             for made in self.targets.values():
                 made.end()
+            self.undo.close()

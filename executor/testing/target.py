@@ -173,6 +173,10 @@ class Target:
             with suppress(psutil.NoSuchProcess):
                 self._process.send_signal(number)
 
+    def is_stopped(self) -> bool:
+        """Say whether it stands still by a signal."""
+        return self._process is not None and self._process.status() == psutil.STATUS_STOPPED
+
     async def kill(self) -> None:
         """Kill it, and it alone, and wait until it is gone."""
         self.signal(signal.SIGKILL)
