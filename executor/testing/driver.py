@@ -31,8 +31,9 @@ from executor.refusal import Refused
 from executor.request import Request
 from executor.store import content, witness
 
-POINTS = ("freeze", "claim", "look-up", "verify", "dispatch", "spawn", "settle", "answer")
-"""Where a run can be held: right before these stages; the last is before it is answered."""
+POINTS = ("freeze", "copy", "claim", "look-up", "verify", "dispatch", "spawn", "settle", "answer")
+"""Where a run can be held: right before these stages; the last is before it is answered, and
+``copy`` is in the middle of the freezing: every file is open, the first is being copied."""
 _INVALID_PARAMS, _METHOD_NOT_FOUND, _INTERNAL_ERROR = -32602, -32601, -32603
 _BLOCK = 65536
 
@@ -68,7 +69,14 @@ class _HeldGate(Gate):
         self, admitted: Admitted, progress: Progress | None = None
     ) -> tuple[FrozenAction, Hold]:
         await self._hold("freeze")  # type: ignore[attr-defined]
-        action, hold = await super().freeze(admitted, progress)
+
+        def hold_in_its_midst(done: int, whole: int) -> None:
+            if _RUN.get().pause == "copy":
+                trio.from_thread.run(self._hold, "copy")  # type: ignore[attr-defined]
+            if progress is not None:
+                progress(done, whole)
+
+        action, hold = await super().freeze(admitted, hold_in_its_midst)
         path = self.freezer.blobs.path
         _RUN.get().frozen = {file.name: str(path(file.sha256)) for file in action.files}
         return action, hold

@@ -3,7 +3,7 @@
 import os
 import signal
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -104,6 +104,10 @@ class Scene:
         """What parts did to the world outside, to be undone once every process has ended."""
         self._nursery = nursery
         self._started = 0
+
+    def beside(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Let something go on beside the steps; it ends by itself when every process has."""
+        self._nursery.start_soon(work)
 
     # -- words --------------------------------------------------------------------------------
 
