@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from executor.refusal import Recovery, Refused
+from executor.visible import printable as printable
 
 if TYPE_CHECKING:
     from executor.attempt import Earlier
@@ -33,11 +34,6 @@ _RECOVERIES: dict[Recovery, str] = {
     "fix": "correct what is said above, then ask again",
     "retry": "the same may be asked again as it is",
 }
-_INVISIBLE = frozenset(
-    "\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0"
-    + "".join(map(chr, (*range(0x180B, 0x1810), *range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0))))
-)
-"""Characters that show nothing, although Python counts them as printable."""
 _RESULT_KEYS = (
     "status",
     "code",
@@ -89,18 +85,6 @@ def styled(text: str, color: str | None = None, *, bold: bool = False, dim: bool
     import click
 
     return click.style(text, fg=color, bold=bold or None, dim=dim or None)
-
-
-def printable(text: str, *, lines: bool = False) -> str:
-    """Show control, bidirectional and invisible characters as escapes.
-
-    Args:
-        lines: line breaks stay.
-    """
-    return "".join(
-        character if _shows(character) or (lines and character == "\n") else _escaped(character)
-        for character in text
-    )
 
 
 def tell_receipt(
@@ -178,14 +162,6 @@ def bare_result(**known: Any) -> dict[str, Any]:
     """Give a result of an end that has no receipt: every key that one with a receipt has."""
     nothing = dict.fromkeys(_RESULT_KEYS)
     return nothing | known
-
-
-def _shows(character: str) -> bool:
-    return character.isprintable() and character not in _INVISIBLE
-
-
-def _escaped(character: str) -> str:
-    return character.encode("unicode_escape").decode()
 
 
 def _head(who: str, words: str, color: str, code: str | None) -> list[str]:

@@ -35,10 +35,15 @@ async def open_setting(command: Sequence[str] | None = None) -> AsyncIterator[Se
         command: the words of a foreign target; without it the executor itself is tested.
     """
     with Warm() as warm:
-        setting = Setting(warm, None if command is None else tuple(command))
-        if command is None:
-            setting = replace(setting, no_sandbox=await _no_sandbox(setting))
-        yield setting
+        yield await make_setting(warm, command)
+
+
+async def make_setting(warm: Warm, command: Sequence[str] | None = None) -> Setting:
+    """Look at what all cases share; it lasts as long as ``warm``, through several loops too."""
+    setting = Setting(warm, None if command is None else tuple(command))
+    if command is None:
+        setting = replace(setting, no_sandbox=await _no_sandbox(setting))
+    return setting
 
 
 async def _no_sandbox(setting: Setting) -> str:

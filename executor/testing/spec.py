@@ -17,6 +17,7 @@ from executor.plain_yaml import Path as Place
 from executor.problems import Faulty, Problem, problem_at, read, shape_problems
 from executor.testing import matching, parts
 from executor.testing.merging import merged
+from executor.testing.recognising import is_spec
 
 if TYPE_CHECKING:
     Given: TypeAlias = msgspec.Struct
@@ -227,16 +228,6 @@ def _files(paths: Iterable[Path | str]) -> Iterator[Path]:
             yield from (one for one in sorted(path.rglob("*.yaml")) if is_spec(one))
         else:
             yield path
-
-
-def is_spec(path: Path) -> bool:
-    """Say whether a file begins as a spec does; comments may come before."""
-    try:
-        with path.open(encoding="utf-8", errors="replace") as file:
-            lines = (line for line in file if line.strip() and not line.startswith(("#", "---")))
-            return next(lines, "").replace(" ", "").startswith("executor:spec/")
-    except OSError:
-        return False
 
 
 # -- what the shape does not show ------------------------------------------------------------------

@@ -6,6 +6,7 @@ for the expectations.
 
 import json
 import signal
+import socket
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -199,12 +200,12 @@ def start(
     environment: dict[str, str] | None = None,
 ) -> Target:
     """Start a process of a target."""
-    ours, theirs = trio.socket.socketpair()
+    ours, theirs = socket.socketpair()  # theirs blocks, as the streams of a program do
     with theirs, errors.open("ab") as log:
         pids = warm.start(
             (theirs.fileno(), theirs.fileno(), log.fileno()), str(directory), command, environment
         )
-    return Target(pids, trio.SocketStream(ours), errors)
+    return Target(pids, trio.SocketStream(trio.socket.from_stdlib_socket(ours)), errors)
 
 
 def _process(pid: int) -> psutil.Process | None:

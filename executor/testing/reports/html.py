@@ -1,0 +1,267 @@
+"""HTML: what came of a run, as one file for a browser. It needs no network and asks for none.
+
+Without JavaScript all of it is there to read; with it, it can be filtered. The page forbids itself
+whatever it does not bring along, so that no text of a scenario could load or run anything.
+"""
+
+import base64
+import hashlib
+from collections.abc import Iterable, Iterator
+from html import escape
+from itertools import groupby
+
+from executor.testing.reports.standing import (
+    NOT_BUILT,
+    NOT_RUN,
+    WORDS,
+    Sources,
+    Standing,
+    count,
+    standings,
+)
+from executor.testing.reports.values import shown
+from executor.testing.verdicts import Failure, Outcome, Verdict
+from executor.visible import printable
+
+MOST = 10_000
+"""Characters of a value that are shown."""
+_STYLE = """
+:root {
+  color-scheme: light dark;
+  --text: #1b1b1b; --paper: #fff; --faint: #f1f1f1; --line: #c9c9c9; --quiet: #555;
+  --good: #11632a; --bad: #a11212; --open: #7a4b00;
+}
+@media (prefers-color-scheme: dark) {
+  :root {
+    --text: #e8e8e8; --paper: #16181b; --faint: #23262b; --line: #474c54; --quiet: #b0b4ba;
+    --good: #7ddc95; --bad: #ff9b9b; --open: #f3c56b;
+  }
+}
+* { box-sizing: border-box; }
+body {
+  margin: 0 auto; max-width: 90rem; padding: 1rem;
+  background: var(--paper); color: var(--text); font: 1rem/1.5 system-ui, sans-serif;
+}
+h1 { font-size: 1.5rem; margin: 0; }
+code, pre { font-family: ui-monospace, monospace; font-size: 0.875rem; }
+code { overflow-wrap: anywhere; }
+pre {
+  background: var(--faint); border: 1px solid var(--line); margin: 0.5rem 0; overflow-x: auto;
+  padding: 0.5rem; white-space: pre-wrap; overflow-wrap: anywhere;
+}
+form { display: flex; flex-wrap: wrap; gap: 1rem; align-items: end; margin: 1rem 0; }
+form label { display: grid; }
+select, input { font: inherit; padding: 0.3rem; max-width: 100%; }
+table { border-collapse: collapse; width: 100%; }
+caption { text-align: left; color: var(--quiet); }
+th, td {
+  border-top: 1px solid var(--line); padding: 0.6rem; text-align: left; vertical-align: top;
+}
+thead th { border: 0; }
+.family th { background: var(--faint); font-size: 1.125rem; }
+.rule > * { width: 32%; }
+.rule > td:last-child { width: 46%; }
+p, dl, ul { margin: 0 0 0.4rem; }
+dd { margin-left: 1rem; }
+summary { cursor: pointer; padding: 0.25rem 0; }
+.verdict { font-weight: bold; }
+.passed { color: var(--good); }
+.failed, .broken { color: var(--bad); }
+.unsupported, .skipped { color: var(--open); }
+.not-built, .not-run, .why { color: var(--quiet); }
+.counts { display: flex; flex-wrap: wrap; gap: 0 1.5rem; list-style: none; padding: 0; }
+[hidden] { display: none !important; }
+@media (max-width: 50rem) {
+  table, caption, tbody, tr, th, td { display: block; width: auto !important; }
+  thead { position: absolute; clip-path: inset(50%); height: 1px; width: 1px; overflow: hidden; }
+  .rule { border-top: 1px solid var(--line); }
+  .rule > * { border: 0; padding: 0.3rem 0; }
+}
+"""
+_SCRIPT = """
+const form = document.getElementById("filter");
+const rules = [...document.querySelectorAll(".rule")];
+const texts = rules.map((rule) => rule.textContent.toLowerCase());
+function filter() {
+  const { verdict, family, text } = form.elements;
+  const words = text.value.toLowerCase().split(/\\s+/);
+  let left = 0;
+  rules.forEach((rule, index) => {
+    rule.hidden = !(
+      (!verdict.value || rule.dataset.verdicts.split(",").includes(verdict.value)) &&
+      (!family.value || rule.dataset.family === family.value) &&
+      words.every((word) => texts[index].includes(word))
+    );
+    left += !rule.hidden;
+  });
+  for (const body of document.querySelectorAll("tbody"))
+    body.hidden = !body.querySelector(".rule:not([hidden])");
+  document.getElementById("left").textContent = `${left} of ${rules.length} rules`;
+}
+form.addEventListener("input", filter);
+form.addEventListener("submit", (event) => event.preventDefault());
+form.addEventListener("reset", () => setTimeout(filter));
+form.hidden = false;
+filter();
+"""
+_PAGE = """\
+<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title>
+<style>{style}</style>
+</head>
+<body>
+<header>
+<h1>Rules and scenarios</h1>
+<p>{title}</p>
+<ul class="counts">
+{counts}
+</ul>
+</header>
+<main>
+<form id="filter" role="search" hidden>
+<label>Verdict <select name="verdict"><option value="">all</option>{words}</select></label>
+<label>Family <select name="family"><option value="">all</option>{families}</select></label>
+<label>Text <input name="text" type="search"></label>
+<button type="reset">Show all</button>
+<output id="left" aria-live="polite"></output>
+</form>
+<table role="table">
+<caption>Each rule, what it promises, and the scenarios that try to break it. The control of a
+scenario is the same with the one fact put right.</caption>
+<thead role="rowgroup"><tr role="row"><th role="columnheader" scope="col">Rule</th>\
+<th role="columnheader" scope="col">What it promises</th>\
+<th role="columnheader" scope="col">Scenarios</th></tr></thead>
+{rows}
+</table>
+</main>
+<script>{script}</script>
+</body>
+</html>
+"""
+
+
+def report(outcome: Outcome) -> str:
+    """Give the page."""
+    rules = list(standings(outcome))
+    words = [word for word in (*WORDS, NOT_RUN, NOT_BUILT) if any(word in _words(r) for r in rules)]
+    families = dict.fromkeys(standing.family for standing in rules)
+    title = (
+        f"{count(len(outcome.verdicts), 'case')} against {outcome.target} "
+        f"in {outcome.seconds:.1f} s"
+    )
+    return _PAGE.format(
+        policy=(
+            f"default-src 'none'; style-src '{_hash(_STYLE)}'; script-src '{_hash(_SCRIPT)}'; "
+            "base-uri 'none'; form-action 'none'"
+        ),
+        title=_text(title),
+        style=_STYLE,
+        script=_SCRIPT,
+        counts="\n".join(_counts(outcome, rules)),
+        words="".join(map(_option, words)),
+        families="".join(map(_option, families)),
+        rows="\n".join(_rows(rules)),
+    )
+
+
+def _counts(outcome: Outcome, rules: Iterable[Standing]) -> Iterator[str]:
+    for word in reversed(WORDS):
+        if outcome.counts[word]:
+            yield f"<li>{_verdict(word, f'{outcome.counts[word]} {word}')}</li>"
+    standing_words = [standing.word for standing in rules]
+    for word in (NOT_RUN, NOT_BUILT):
+        if number := standing_words.count(word):
+            said = f"{count(number, 'rule')} {word}"
+            yield f"<li>{_verdict(word, said)}</li>"
+
+
+def _rows(rules: Iterable[Standing]) -> Iterator[str]:
+    sources = Sources()
+    for family, members in groupby(rules, lambda standing: standing.family):
+        yield '<tbody role="rowgroup">'
+        yield '<tr class="family" role="row">'
+        yield f'<th role="rowheader" colspan="3" scope="rowgroup">{_text(family)}</th></tr>'
+        for standing in members:
+            yield from _rule(standing, sources)
+        yield "</tbody>"
+
+
+def _rule(standing: Standing, sources: Sources) -> Iterator[str]:
+    rule = standing.rule
+    words = ",".join(sorted(_words(standing)))
+    yield (
+        f'<tr class="rule" role="row" id="{_text(rule.id)}" '
+        f'data-family="{_text(standing.family)}" data-verdicts="{_text(words)}">'
+    )
+    yield f'<th role="rowheader" scope="row"><p><code>{_text(rule.id)}</code></p>'
+    yield f'<p>{_verdict(standing.word)}</p><p class="why">{_text(standing.where)}</p></th>'
+    yield f'<td role="cell"><p>{_text(rule.statement)}</p><p class="why">{_text(rule.why)}</p>'
+    if rule.codes:
+        yield f"<p>{' '.join(f'<code>{_text(code)}</code>' for code in rule.codes)}</p>"
+    yield '</td><td role="cell">'
+    for _, cases in groupby(standing.verdicts, lambda verdict: verdict.case.scenario.id):
+        yield from _scenario(list(cases), sources)
+    yield "</td></tr>"
+
+
+def _scenario(verdicts: list[Verdict], sources: Sources) -> Iterator[str]:
+    case = verdicts[0].case
+    wrong = any(verdict.word in ("failed", "broken") for verdict in verdicts)
+    said = [f"{'control ' if one.case.control else ''}{_verdict(one.word)}" for one in verdicts]
+    opened = " open" if wrong else ""
+    yield f"<details{opened}><summary><code>{_text(case.scenario.id)}</code> {', '.join(said)}"
+    yield "</summary>"
+    if case.scenario.why:
+        yield f'<p class="why">{_text(case.scenario.why)}</p>'
+    for verdict in verdicts:
+        yield from _wrong(verdict)
+    first, lines = sources.scenario(case)
+    if lines:
+        yield f'<p class="why">{_text(f"{case.file.path}:{first}")}</p>'
+        yield f"<pre>{_text(lines)}</pre>"
+    yield "</details>"
+
+
+def _wrong(verdict: Verdict) -> Iterator[str]:
+    if verdict.failures or verdict.why:
+        yield f"<p>{_verdict(verdict.word)} <code>{_text(verdict.case.id)}</code></p>"
+    if verdict.why:
+        yield f"<pre>{_text(verdict.why)}</pre>"
+    if verdict.failures:
+        yield f"<dl>{''.join(map(_failure, verdict.failures))}</dl>"
+    if verdict.kept:
+        yield f"<p>kept in <code>{_text(verdict.kept)}</code></p>"
+
+
+def _failure(failure: Failure) -> str:
+    return (
+        f"<dt>{_text(failure.where)}: <code>{_text(failure.key)}</code></dt>"
+        f"<dd>expected <code>{_text(shown(failure.expected, MOST))}</code></dd>"
+        f"<dd>actual <code>{_text(shown(failure.actual, MOST))}</code></dd>"
+    )
+
+
+def _words(standing: Standing) -> set[str]:
+    return {standing.word, *(verdict.word for verdict in standing.verdicts)}
+
+
+def _verdict(word: str, said: str = "") -> str:
+    return f'<span class="verdict {word.replace(" ", "-")}">{said or word}</span>'
+
+
+def _option(value: str) -> str:
+    return f"<option>{_text(value)}</option>"
+
+
+def _hash(text: str) -> str:
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+
+
+def _text(text: str) -> str:
+    """Write a text so that it is nothing but text, and all of it is seen."""
+    return escape(printable(text, lines=True), quote=True)
