@@ -44,6 +44,7 @@ class Warm:
                 env=os.environ | {"PYTHONPATH": path},
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
+                start_new_session=True,  # Ctrl-C is for us alone, who then end what runs
             )
 
     def __enter__(self) -> "Warm":

@@ -22,6 +22,7 @@ COMMANDS = [
     ["manifest"],
     ["manifest", "check"],
     ["manifest", "schema"],
+    ["verify"],
     ["demo"],
 ]
 
