@@ -16,3 +16,20 @@ def merged(base: Any, patch: Any) -> Any:
         else:
             result[key] = merged(result.get(key), value)
     return result
+
+
+def joined(first: Any, second: Any) -> Any:
+    """Give the one patch that does what two do, one after the other.
+
+    A null takes back what the first says; where that says nothing, it stays, to remove something
+    from what both are for.
+    """
+    if not isinstance(second, Mapping):
+        return copy.deepcopy(second)
+    result = dict(first) if isinstance(first, Mapping) else {}
+    for key, value in second.items():
+        if value is None and key in result:
+            del result[key]
+        else:
+            result[key] = joined(result.get(key), value)
+    return result

@@ -16,7 +16,7 @@ from executor.plain_yaml import Document
 from executor.plain_yaml import Path as Place
 from executor.problems import Faulty, Problem, problem_at, read, shape_problems
 from executor.testing import matching, parts
-from executor.testing.merging import merged
+from executor.testing.merging import joined
 from executor.testing.recognising import is_spec
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class _Value(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 class Control(_Value, frozen=True):
     """The twin of a scenario: one fact put right, and what must come of it.
 
-    Exactly one of the three says which: ``given`` is merged over the scenario's own (RFC 7396),
+    Exactly one of the three says which: ``given`` is merged over the scenario's own (as a patch),
     ``without`` leaves a step out, ``instead`` puts another in the place of one. Steps are named by
     their ``as``, else by their kind where it is the only one of its kind.
     """
@@ -130,7 +130,7 @@ class SpecFile:
         for r, rule in enumerate(self.spec.rules):
             for s, scenario in enumerate(rule.scenarios):
                 place: Place = ("rules", r, "scenarios", s)
-                given = merged(self.spec.given, scenario.given)
+                given = joined(self.spec.given, scenario.given)
                 yield Case(
                     self,
                     rule,
@@ -147,7 +147,7 @@ class SpecFile:
                     rule,
                     scenario,
                     True,
-                    _given(merged(given, control.given or {})),
+                    _given(joined(given, control.given or {})),
                     _steps(scenario),
                     control.then,
                     (*place, "control", "then"),
@@ -265,7 +265,7 @@ def _check(file: str) -> Any:
 def _scenario_problems(
     spec: Spec, scenario: Scenario, place: Place, at: Any, given: Any
 ) -> Iterator[Problem]:
-    yield from given(merged(spec.given, scenario.given), (*place, "given"))
+    yield from given(joined(spec.given, scenario.given), (*place, "given"))
     yield from _step_problems(scenario.steps, (*place, "steps"), at)
     yield from _then_problems(scenario.then, (*place, "then"), at)
     if any(len(parts.chosen(step)) != 1 for step in scenario.steps):
@@ -289,9 +289,9 @@ def _scenario_problems(
         for name, step in control.instead.items():
             yield from _kind_problems(step, (*here, "instead", name), at)
     if control.given is not None:
-        whole = merged(merged(spec.given, scenario.given), control.given)
+        whole = joined(joined(spec.given, scenario.given), control.given)
         yield from given(whole, (*here, "given"))
-        if whole == merged(spec.given, scenario.given):
+        if whole == joined(spec.given, scenario.given):
             yield at((*here, "given"), "the control is the scenario", "Put one fact right")
     yield from _then_problems(control.then, (*here, "then"), at)
     if not _says_allowed(parts.chosen(control.then)):
