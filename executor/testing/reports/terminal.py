@@ -44,7 +44,7 @@ def progress(total: int, stream: TextIO) -> Iterator[Callable[[Verdict], None]]:
 
         def told(verdict: Verdict) -> None:
             counts[verdict.word] += 1
-            said = _counted(counts) if counts.keys() - {"passed"} else ""
+            said = ", ".join(f"{counts[word]} {word}" for word in WORDS[:-1] if counts[word])
             with contextlib.suppress(OSError):
                 bar.update(task, advance=1, description=said, refresh=True)
 
