@@ -63,20 +63,22 @@ def namespace(manifest: Manifest, asked: Asked) -> list[Any]:
 def _parts(
     manifest: Manifest, asked: Asked, files: Sequence[FrozenFile]
 ) -> Iterator[tuple[str, Any]]:
+    value: Any
     if manifest.identity is None:
         for name, given in asked.parameters.items():
             parameter = manifest.parameters[name]
+            value = _same(parameter, given)
+            is_default = value == _same(parameter, parameter.default)
             # A parameter that a later manifest adds, with a default, must not make old attempts
             # strangers: what is unresolved still blocks after an upgrade.
-            if given != parameter.default and not _is_nothing(manifest, name, given):
-                yield name, _same(parameter, given)
+            if not is_default and not _is_nothing(manifest, name, given):
+                yield name, value
         for slot in manifest.files:
             if frozen := [[file.name, file.sha256] for file in files if file.slot == slot]:
                 yield f"files.{slot}", frozen
         return
     for part in manifest.identity:
         name = part.set if isinstance(part, SetOf) else part
-        value: Any
         if name.startswith("files."):
             slot = name.removeprefix("files.")
             value = [file.sha256 for file in files if file.slot == slot]

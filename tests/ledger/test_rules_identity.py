@@ -266,6 +266,20 @@ def test_what_is_as_good_as_left_out_is_the_same_as_left_out() -> None:
 
 
 # rule: ledger.identity
+def test_a_default_is_the_same_in_whatever_form_it_is_written_out() -> None:
+    """Whoever leaves it out, and then writes it out in its own way, asks for the same thing."""
+    to = EMAIL | {"default": "ana@example.org"}
+    tool = manifest(account="ana", parameters={"to": to, "name": TEXT | {"default": "René"}})
+    left_out = of({"to": "ana@example.org", "name": "René"}, tool=tool)
+
+    for same in ({"to": "ana@EXAMPLE.org"}, {"name": "Rene\u0301"}):
+        given = {"to": "ana@example.org", "name": "René"} | same
+        assert of(given, tool=tool) == left_out
+
+    assert of({"to": "ANA@example.org", "name": "René"}, tool=tool) != left_out
+
+
+# rule: ledger.identity
 def test_a_switch_that_is_written_out_counts_when_it_is_off() -> None:
     """The command sees "false" there, and without it nothing."""
     tool = manifest(
