@@ -1,9 +1,9 @@
 """Naive: what a competent script does with a manifest when nobody thinks of an attack.
 
-It fills the argument list without a shell, hands the files over by their own paths, starts the
-command, waits for as long as the manifest says, and takes exit 0 for success and anything else for
-failure. It checks nothing, copies nothing, remembers nothing, and refuses nothing. How the command
-is started is for the two programs beside it.
+It fills the argument list without a shell, copies the files into a temporary directory, starts
+the command there, waits for as long as the manifest says, and takes exit 0 for success and anything
+else for failure. It checks nothing, remembers nothing, and refuses nothing. How the command is
+started is for the two programs beside it.
 """
 
 import json
@@ -13,44 +13,39 @@ import shutil
 import subprocess
 import tempfile
 import threading
-import uuid
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
-from types import SimpleNamespace
 from typing import Any, NoReturn
 
 import yaml
 
+from tools.peers import filling
+from tools.peers.filling import Manifest, Values
 from tools.peers.wire import Cancelled, Params, Run, Wire
 
 BEFORE_THE_START = ("freeze", "claim", "look-up", "verify", "dispatch", "spawn")
 AFTER_THE_END = ("settle", "answer")
-_SECONDS = {"ms": 0.001, "s": 1, "min": 60, "h": 3600, "d": 86400}
-_USUAL_DEADLINE_S = 60.0
-
-Manifest = Mapping[str, Any]
-Values = dict[str, Any]
+_USUAL_DEADLINE = "60 s"
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """What is to be started. ``environment`` is what the manifest adds, not all of it.
+    """What is to be started.
 
     Attributes:
+        environment: what the manifest adds, not all of it.
+        directory: the working directory, with the files in it.
         write: the paths that the manifest declares for writing.
         network: whether it declares any.
     """
 
     argv: list[str]
     environment: dict[str, str]
-    directory: str
-    stdin: bytes | None
+    directory: Path
     write: list[str]
     network: bool
-    deadline_s: float
 
 
 Wrap = Callable[[Command], tuple[list[str], dict[str, str]]]
@@ -87,19 +82,25 @@ class Naive:
 
         # What a killed command leaves behind can keep its pipes, and with them the thread.
         run.on_cancel.append(lambda: ends.put(_failed("it was cancelled")))
-        if run.cancelled:
-            return _failed("it was cancelled")
         threading.Thread(target=work, daemon=True).start()
         return ends.get()
 
     def _run(self, run: Run) -> Any:
-        manifest = self._manifest(run.request["tool"])
-        with tempfile.TemporaryDirectory() as private:
-            values = _values(manifest, run.request, self._secrets(manifest), Path(private))
-            command = self._command(manifest, values, Path(private))
-            argv, environment = self._wrap(command)
+        request = run.request
+        manifest = self._manifest(request["tool"])
+        with tempfile.TemporaryDirectory() as made:
+            directory = Path(made) / "work"
+            files = filling.files_of(manifest, request.get("files", {}))
+            secrets = self._secrets(manifest, Path(made))
+            values = filling.values_of(manifest, request.get("parameters", {}), files, secrets)
+            argv, environment = self._wrap(self._command(manifest, values, directory))
             run.reach(*BEFORE_THE_START)
-            done = _start(run, command, argv, environment)
+            _stage(directory, manifest.get("stage", {}))
+            for file in filling.flat(files):
+                shutil.copy(file.source, directory / file.name)
+            stdin = _stdin(manifest, values, directory)
+            deadline = manifest.get("limits", {}).get("deadline", _USUAL_DEADLINE)
+            done = _start(run, argv, environment, directory, stdin, filling.seconds(deadline))
         run.reach(*AFTER_THE_END)
         return _result(manifest, done)
 
@@ -111,72 +112,34 @@ class Naive:
                     return dict(found)
         raise LookupError(f"no manifest of {tool!r}")
 
-    def _secrets(self, manifest: Manifest) -> Manifest:
-        """Give where each secret comes from: the configuration wins over the manifest."""
-        config = {}
-        if self._opened.get("config"):
-            config = yaml.safe_load(Path(self._opened["config"]).read_text())
-        configured = config.get("secrets", {}).get(manifest["tool"], {})
-        declared = manifest.get("secrets", {})
-        sources = {name: configured.get(name) or declared[name].get("source") for name in declared}
-        return {name: source for name, source in sources.items() if source}
-
-    def _command(self, manifest: Manifest, values: Values, private: Path) -> Command:
+    def _command(self, manifest: Manifest, values: Values, directory: Path) -> Command:
         path = os.pathsep.join([*self._opened["trusted"], os.environ.get("PATH", os.defpath)])
         program = shutil.which(manifest["command"], path=path) or manifest["command"]
-        directory = os.getcwd()
-        if manifest.get("stage"):
-            directory = str(private / "work")
-            for name, text in manifest["stage"].items():
-                _stage(directory, name, text)
         isolation = manifest.get("isolation", {})
         return Command(
-            argv=[program, *_arguments(manifest["argv"], values)],
-            environment=_environment(manifest, values),
+            argv=[program, *filling.arguments(manifest["argv"], values)],
+            environment=filling.environment(manifest, values),
             directory=directory,
-            stdin=_stdin(manifest, values),
-            write=[_fill(text, values) for text in isolation.get("write", [])],
+            write=[filling.fill(text, values) for text in isolation.get("write", [])],
             network=bool(isolation.get("network")),
-            deadline_s=_deadline(manifest),
         )
 
-
-# -- filling templates -----------------------------------------------------------------------------
-
-
-def _values(manifest: Manifest, request: Params, sources: Manifest, private: Path) -> Values:
-    """Give what the references of templates stand for."""
-    declared = manifest.get("parameters", {})
-    defaults = {name: one["default"] for name, one in declared.items() if "default" in one}
-    files = {name: _paths(given) for name, given in request.get("files", {}).items()}
-    secrets = {}
-    for name, source in sources.items():
-        one = manifest["secrets"][name]
-        secret = one.get("text", "{secret}").replace("{secret}", _read_secret(source))
-        if one.get("file"):
-            (private / name).write_text(secret)
-            secret = str(private / name)
-        secrets[name] = secret
-    return (
-        defaults
-        | dict(request.get("parameters", {}))
-        | {"files": SimpleNamespace(**files), "secrets": SimpleNamespace(**secrets)}
-        | {"idempotency_key": uuid.uuid4().hex}
-    )
-
-
-def _fill(text: str, values: Values) -> str:
-    return text.format_map({name: _text(value) for name, value in values.items()})
-
-
-def _text(value: Any) -> Any:
-    return json.dumps(value) if isinstance(value, bool | int | float) else value
-
-
-def _paths(given: Any) -> Any:
-    if isinstance(given, list):
-        return [_paths(one) for one in given]
-    return os.path.abspath(given["path"] if isinstance(given, Mapping) else given)
+    def _secrets(self, manifest: Manifest, private: Path) -> dict[str, str]:
+        """Give each secret that has a source; of one that the command reads as a file, its path."""
+        config = {}
+        if self._opened["config"]:
+            config = yaml.safe_load(Path(self._opened["config"]).read_text())
+        configured = config.get("secrets", {}).get(manifest["tool"], {})
+        found = {}
+        for name, one in manifest.get("secrets", {}).items():
+            source = configured.get(name) or one.get("source")
+            if source is None:
+                continue
+            found[name] = one.get("text", "{secret}").replace("{secret}", _read_secret(source))
+            if one.get("file"):
+                (private / name).write_text(found[name])
+                found[name] = str(private / name)
+        return found
 
 
 def _read_secret(source: Manifest) -> str:
@@ -189,71 +152,37 @@ def _read_secret(source: Manifest) -> str:
     return text.rstrip("\r\n")
 
 
-def _look_up(values: Values, name: str) -> Any:
-    """Give the value of a name such as ``to`` or ``files.message``; nothing where it is absent."""
-    space, dot, key = name.partition(".")
-    return getattr(values[space], key, None) if dot else values.get(name)
+def _stage(directory: Path, texts: Mapping[str, str]) -> None:
+    directory.mkdir()
+    for name, text in texts.items():
+        path = directory / name
+        (path if name.endswith("/") else path.parent).mkdir(parents=True, exist_ok=True)
+        if not name.endswith("/"):
+            path.write_text(text)
 
 
-def _arguments(argv: list[Any], values: Values) -> Iterator[str]:
-    for entry in argv:
-        if isinstance(entry, str):
-            yield _fill(entry, values)
-        elif isinstance(entry, list):
-            yield from (_fill(text, values) for text in entry)
-        elif "each" in entry:
-            for item in _look_up(values, entry["each"]) or []:
-                yield from (_fill(text, values | {"item": item}) for text in entry["argv"])
-        elif _look_up(values, entry["when"]) not in (None, False):
-            yield from (_fill(text, values) for text in entry["argv"])
-
-
-def _environment(manifest: Manifest, values: Values) -> dict[str, str]:
-    made = {}
-    for name, text in manifest.get("env", {}).items():
-        with suppress(KeyError):  # its parameter is absent
-            made[name] = _fill(text, values)
-    for name, one in manifest.get("secrets", {}).items():
-        secret = _look_up(values, f"secrets.{name}")
-        if one.get("env") and secret is not None:
-            made[one["env"]] = secret
-    return made
-
-
-def _stage(directory: str, name: str, text: str) -> None:
-    path = Path(directory) / name
-    (path if name.endswith("/") else path.parent).mkdir(parents=True, exist_ok=True)
-    if not name.endswith("/"):
-        path.write_text(text)
-
-
-def _stdin(manifest: Manifest, values: Values) -> bytes | None:
+def _stdin(manifest: Manifest, values: Values, directory: Path) -> bytes | None:
     declared = manifest.get("stdin", {})
     if "file" in declared:
-        return Path(_look_up(values, f"files.{declared['file']}")).read_bytes()
-    return _fill(declared["text"], values).encode() if "text" in declared else None
-
-
-def _deadline(manifest: Manifest) -> float:
-    declared = manifest.get("limits", {}).get("deadline")
-    if declared is None:
-        return _USUAL_DEADLINE_S
-    number, unit = declared.split()
-    return float(number) * _SECONDS[unit]
-
-
-# -- the run ---------------------------------------------------------------------------------------
+        name = str(filling.look_up(values, f"files.{declared['file']}"))
+        return (directory / name).read_bytes()
+    return filling.fill(declared["text"], values).encode() if "text" in declared else None
 
 
 def _start(
-    run: Run, command: Command, argv: list[str], environment: dict[str, str]
+    run: Run,
+    argv: list[str],
+    environment: dict[str, str],
+    directory: Path,
+    stdin: bytes | None,
+    deadline_s: float,
 ) -> subprocess.CompletedProcess[bytes]:
     """Do what `subprocess.run` does, which does not say what process could be cancelled."""
     process = subprocess.Popen(
         argv,
         env=environment,
-        cwd=command.directory,
-        stdin=None if command.stdin is None else subprocess.PIPE,
+        cwd=directory,
+        stdin=None if stdin is None else subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
@@ -261,7 +190,7 @@ def _start(
     try:
         if run.cancelled:  # before there was anything to kill
             raise Cancelled
-        stdout, stderr = process.communicate(command.stdin, timeout=command.deadline_s)
+        stdout, stderr = process.communicate(stdin, timeout=deadline_s)
     except BaseException:
         process.kill()
         process.wait()
@@ -269,20 +198,23 @@ def _start(
     return subprocess.CompletedProcess(argv, process.returncode, stdout, stderr)
 
 
+# -- the answer ------------------------------------------------------------------------------------
+
+
 def _result(manifest: Manifest, done: subprocess.CompletedProcess[bytes]) -> Any:
-    streams = {"stdout": done.stdout.decode(errors="replace")}
-    streams["stderr"] = done.stderr.decode(errors="replace")
+    streams = {"stdout": done.stdout, "stderr": done.stderr}
+    texts = {name: kept.decode(errors="replace") for name, kept in streams.items()}
     output = {
-        name: {"text": text, "bytes": len(getattr(done, name)), "truncated": False}
-        for name, text in streams.items()
+        name: {"text": texts[name], "bytes": len(kept), "truncated": False}
+        for name, kept in streams.items()
     }
     if done.returncode != 0:
         return _failed(f"exit code {done.returncode}") | {"output": output}
-    found = {key: _extract(manifest, key, streams) for key in ("result_id", "reply")}
-    return _answer("delivered", f"exit code {done.returncode}") | {"output": output} | found
+    found = {key: _extract(manifest, key, texts) for key in ("result_id", "reply")}
+    return _answer("delivered", "exit code 0") | {"output": output} | found
 
 
-def _extract(manifest: Manifest, key: str, streams: Mapping[str, str]) -> str | None:
+def _extract(manifest: Manifest, key: str, texts: Mapping[str, str]) -> str | None:
     """Take a text out of the output of a command that succeeded, as the manifest says."""
     for outcome in manifest["outcomes"]:
         wanted = outcome.get(key)
@@ -290,11 +222,11 @@ def _extract(manifest: Manifest, key: str, streams: Mapping[str, str]) -> str | 
             continue
         [(stream, pattern)] = wanted.items()
         if stream == "json":
-            value = json.loads(streams["stdout"])
+            value = json.loads(texts["stdout"])
             for step in pattern.split("."):
                 value = value[step]
             return str(value)
-        if match := re.search(pattern, streams[stream]):
+        if match := re.search(pattern, texts[stream]):
             return match[1] if match.re.groups else match[0]
     return None
 
@@ -304,9 +236,11 @@ def _failed(because: str) -> dict[str, Any]:
 
 
 def _answer(status: str, because: str) -> dict[str, Any]:
-    nothing = ("code", "stage", "recovery", "result_id", "attempt", "action_digest", "receipt")
-    more = ("isolation", "rule", "todo", "reply", "ledger", "earlier", "output")
-    return {"status": status, "because": because} | dict.fromkeys(nothing + more)
+    unknown = (
+        *("code", "stage", "recovery", "result_id", "attempt", "action_digest", "receipt"),
+        *("isolation", "rule", "todo", "reply", "ledger", "earlier", "output"),
+    )
+    return dict.fromkeys(unknown) | {"status": status, "because": because}
 
 
 def serve(name: str, wrap: Wrap) -> NoReturn:

@@ -18,9 +18,9 @@ KEPT = ("PATH", "HOME", "LANG")
 def wrap(command: naive.Command) -> tuple[list[str], dict[str, str]]:
     """Start it in namespaces of its own, with all of the system read-only."""
     words = ["bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
-    for path in command.write:
+    for path in (str(command.directory), *command.write):
         words += ["--bind", path, path]
-    words += ["--unshare-all", "--die-with-parent", "--chdir", command.directory, "--clearenv"]
+    words += ["--unshare-all", "--die-with-parent", "--clearenv"]
     if command.network:
         words.append("--share-net")
     kept = {name: os.environ[name] for name in KEPT if name in os.environ}
