@@ -22,6 +22,7 @@ PROTOCOL = "target/1"
 _METHOD_NOT_FOUND = -32601
 _LONGEST_LINE = 64 * 2**20
 _BLOCK = 65536
+_LOOK_AGAIN_S = 0.001
 
 
 class Unsupported(Exception):
@@ -182,6 +183,8 @@ class Target:
         """Kill it, and it alone, and wait until it is gone."""
         self.signal(signal.SIGKILL)
         await self.gone.wait()
+        while self._process is not None and self._process.is_running():
+            await trio.sleep(_LOOK_AGAIN_S)  # its locks are freed after its streams are closed
 
     def end(self) -> None:
         """Kill it and all that it left."""

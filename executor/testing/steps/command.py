@@ -1,7 +1,8 @@
 """Call the `executor` command line in the house: `[doctor, --json]`.
 
-The answer is the JSON that it printed, with its ``exit_code``, what else it said as ``stderr``, and
-``status: ok`` where it exits with 0. The options that say which house is meant are added.
+The answer is the JSON object that it printed, or ``printed``, a list, where that is not one; with
+its ``exit_code``, what else it said as ``stderr``, and ``status: ok`` where it exits with 0. The
+options that say which house is meant are added.
 """
 
 import json
@@ -61,9 +62,12 @@ async def act(scene: Scene, value: Value, name: str) -> None:
 
 def _answer(done: "subprocess.CompletedProcess[bytes]") -> dict[str, Any]:
     try:
-        printed = json.loads(done.stdout)
+        printed = [json.loads(line) for line in done.stdout.splitlines()]
     except ValueError:
-        raise Broken(f"no JSON: {done.stdout[-500:]!r}; {done.stderr[-2000:]!r}") from None
-    answer = printed if isinstance(printed, dict) else {"printed": printed}
+        try:
+            printed = [json.loads(done.stdout)]
+        except ValueError:
+            raise Broken(f"no JSON: {done.stdout[-500:]!r}; {done.stderr[-2000:]!r}") from None
+    answer = printed[0] if len(printed) == 1 else {"printed": printed}
     said = {"exit_code": done.returncode, "stderr": done.stderr.decode(errors="backslashreplace")}
     return answer | said | ({} if done.returncode else {"status": "ok"})
