@@ -183,8 +183,9 @@ class Target:
         """Kill it, and it alone, and wait until it is gone."""
         self.signal(signal.SIGKILL)
         await self.gone.wait()
-        while self._process is not None and self._process.is_running():
-            await trio.sleep(_LOOK_AGAIN_S)  # its locks are freed after its streams are closed
+        # Its locks are freed after its streams are closed.
+        while self._process is not None and self._process.is_running():  # noqa: ASYNC110 - no event
+            await trio.sleep(_LOOK_AGAIN_S)
 
     def end(self) -> None:
         """Kill it and all that it left."""
