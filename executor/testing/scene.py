@@ -103,7 +103,8 @@ class Scene:
         self.undo = ExitStack()
         """What parts did to the world outside, to be undone once every process has ended."""
         self._nursery = nursery
-        self._started = 0
+        self._every: list[Target] = []
+        """Also those whose name another has by now: they may have left something."""
 
     def beside(self, work: Callable[[], Awaitable[None]]) -> None:
         """Let something go on beside the steps; it ends by itself when every process has."""
@@ -141,19 +142,21 @@ class Scene:
         """Give a process of the target, started if there is none of this name."""
         if name in self.targets and not self.targets[name].gone.is_set():
             return self.targets[name]
-        self._started += 1
         environment = self.environment
         if environment is not None and self.setting.command is not None:
             environment = dict(os.environ) | environment
         made = target.start(
             self.setting.warm,
             self.house.home,
-            self.house.home / f"{name}-{self._started}.err",
+            self.house.home / f"{name}-{len(self._every) + 1}.err",
             self.setting.command,
             environment,
+            held=self.notes.get("descriptor"),
+            terminal=self.notes.get("terminal"),
         )
         made.heard = self._heard
         self.targets[name] = made
+        self._every.append(made)
         self._nursery.start_soon(made.serve)
         await made.hello()
         if version := self.notes.get("sqlite"):
@@ -259,6 +262,10 @@ class Scene:
         records = self.house.recorded()
         return records[-1] if records else _NOTHING
 
+    def left(self) -> int:
+        """Count the processes of the commands that are there."""
+        return sum(len(made.left()) for made in self._every)
+
     async def settle(self) -> None:
         """Wait until every run has ended."""
         for run in self.runs.values():
@@ -288,6 +295,6 @@ class Scene:
                         await made.call("close")
                         await made.gone.wait()
         finally:
-            for made in self.targets.values():
+            for made in self._every:
                 made.end()
             self.undo.close()

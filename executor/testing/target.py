@@ -8,7 +8,7 @@ import json
 import signal
 import socket
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -202,13 +202,24 @@ def start(
     errors: Path,
     command: Sequence[str] | None = None,
     environment: dict[str, str] | None = None,
+    *,
+    held: Path | None = None,
+    terminal: str | None = None,
 ) -> Target:
-    """Start a process of a target."""
+    """Start a process of a target.
+
+    Args:
+        held: a file that it has open as descriptor 3.
+        terminal: the path of its controlling terminal; otherwise it has none.
+    """
     ours, theirs = socket.socketpair()  # theirs blocks, as the streams of a program do
-    with theirs, errors.open("ab") as log:
-        pids = warm.start(
-            (theirs.fileno(), theirs.fileno(), log.fileno()), str(directory), command, environment
-        )
+    with ExitStack() as opened:
+        opened.enter_context(theirs)
+        log = opened.enter_context(errors.open("ab"))
+        streams = [theirs.fileno(), theirs.fileno(), log.fileno()]
+        if held is not None:
+            streams.append(opened.enter_context(held.open("rb")).fileno())
+        pids = warm.start(streams, str(directory), command, environment, terminal)
     return Target(pids, trio.SocketStream(trio.socket.from_stdlib_socket(ours)), errors)
 
 

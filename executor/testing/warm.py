@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 _SET_CHILD_SUBREAPER = 36  # prctl(2)
-_DESCRIPTORS = 3
+_DESCRIPTORS = 4
 _MOST = 1 << 20
 Asked = dict[str, Any]
 Work = Callable[[], None]
@@ -56,19 +56,26 @@ class Warm:
 
     def start(
         self,
-        streams: tuple[int, int, int],
+        streams: Sequence[int],
         directory: str,
         command: Sequence[str] | None = None,
         environment: dict[str, str] | None = None,
+        terminal: str | None = None,
     ) -> Pids:
-        """Start a target with these descriptors as 0, 1 and 2.
+        """Start a target with these descriptors as 0, 1, 2 and so on.
 
         Args:
+            terminal: the path of one that is to be its controlling terminal.
             command: its words; without one the executor itself is the target.
             environment: what it is started with instead of ours. The executor is then started
                 afresh too: a forked process shows others the environment of its parent.
         """
-        asked = {"directory": directory, "command": command, "environment": environment}
+        asked: Asked = {
+            "directory": directory,
+            "command": command,
+            "environment": environment,
+            "terminal": terminal,
+        }
         if command is None and environment is not None:
             asked["command"] = [sys.executable, "-m", "executor.testing.driver"]
             path = os.pathsep.join(entry for entry in sys.path if entry)
@@ -136,8 +143,10 @@ def _become(asked: Asked, streams: list[int], work: Work) -> NoReturn:
         for number, stream in enumerate(streams):
             os.dup2(stream, number)
         for stream in streams:
-            if stream > 2:
+            if stream >= len(streams):
                 os.close(stream)
+        if asked["terminal"] is not None:  # the first that a session opens is its own
+            os.close(os.open(asked["terminal"], os.O_RDWR))
         os.chdir(asked["directory"])
         for number in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
             signal.signal(number, signal.SIG_DFL)

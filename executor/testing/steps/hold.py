@@ -1,4 +1,4 @@
-"""Hold a file's lock or a database's transaction, as a program does that was stopped in its midst.
+"""Hold a lock, a database's transaction or a file, as a program does that was stopped in its midst.
 
 It is held until `let-go`, or the end of the case. A target that keeps no such file is not tested
 by it.
@@ -17,10 +17,11 @@ from executor.testing.target import Unsupported
 
 
 class Value(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``by``: an exclusive ``lock`` (flock), or a transaction that ``writes`` or ``reads``."""
+    """``by``: an exclusive ``lock`` (flock); a transaction that ``writes`` or ``reads``; or having
+    it ``open`` for writing, so that the kernel calls it busy."""
 
     file: str
-    by: Literal["lock", "writes", "reads"] = "lock"
+    by: Literal["lock", "writes", "reads", "open"] = "lock"
 
 
 async def act(scene: Scene, value: Value, name: str) -> None:
@@ -28,15 +29,18 @@ async def act(scene: Scene, value: Value, name: str) -> None:
     path = str(scene.house.root / scene.fill(value.file))
     if not os.path.isfile(path):
         raise Unsupported(f"there is no {os.path.basename(path)} to hold")
-    let_go = _lock(path) if value.by == "lock" else _transaction(path, value.by)
+    if value.by in ("lock", "open"):
+        let_go = _file(path, locked=value.by == "lock")
+    else:
+        let_go = _transaction(path, value.by)
     scene.undo.callback(let_go)
     scene.notes[f"hold {name}"] = let_go
 
 
-def _lock(path: str) -> Callable[[], None]:
-    with open(path, "rb") as file:
-        descriptor = os.dup(file.fileno())
-    fcntl.flock(descriptor, fcntl.LOCK_EX)
+def _file(path: str, *, locked: bool) -> Callable[[], None]:
+    descriptor = os.open(path, (os.O_RDONLY if locked else os.O_RDWR) | os.O_CLOEXEC)
+    if locked:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
     held = [descriptor]
 
     def let_go() -> None:

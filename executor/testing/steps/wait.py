@@ -1,4 +1,7 @@
-"""Wait until the world outside has come so far: lines in ``sent.log``, started fakes, a file."""
+"""Wait until the world outside has come so far: lines in ``sent.log``, started fakes, a file.
+
+``left`` waits until no more than so many processes of the commands are there.
+"""
 
 from pathlib import Path
 
@@ -8,11 +11,12 @@ from executor.testing.scene import Scene
 
 
 class Value(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``sent`` lines, ``recorded`` starts of a fake, and a ``file`` that is there: each given."""
+    """``sent`` lines, ``recorded`` starts of a fake, a ``file`` that is there: each given."""
 
     sent: int = 0
     recorded: int = 0
     file: str | None = None
+    left: int | None = None
 
 
 async def act(scene: Scene, value: Value, name: str) -> None:  # noqa: ARG001
@@ -24,6 +28,7 @@ async def act(scene: Scene, value: Value, name: str) -> None:  # noqa: ARG001
             len(house.sent()) >= value.sent
             and len(house.recorded()) >= value.recorded
             and (value.file is None or Path(value.file).exists())
+            and (value.left is None or scene.left() <= value.left)
         )
 
     await scene.until(so_far, f"{value}")

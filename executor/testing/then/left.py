@@ -19,7 +19,7 @@ async def act(scene: Scene, value: Value) -> Iterator[Mismatch]:
     found: dict[str, Any] = {}
     for name in value:
         if name == "processes":
-            found[name] = sum(len(target.left()) for target in scene.targets.values())
+            found[name] = scene.left()
         else:
             path = scene.house.root / name
             found[name] = sorted(os.listdir(path)) if path.is_dir() else []
