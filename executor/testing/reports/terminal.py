@@ -36,19 +36,23 @@ def progress(total: int, stream: TextIO) -> Iterator[Callable[[Verdict], None]]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
     columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"))
+    bar = Progress(*columns, console=Console(file=stream), transient=True, auto_refresh=False)
+    task = bar.add_task("", total=total)
     counts: Counter[str] = Counter()
-    with contextlib.ExitStack() as shown_now, contextlib.suppress(OSError):  # it may go away
-        bar = Progress(*columns, console=Console(file=stream), transient=True, auto_refresh=False)
-        shown_now.enter_context(bar)
-        task = bar.add_task("", total=total)
 
-        def told(verdict: Verdict) -> None:
-            counts[verdict.word] += 1
-            said = ", ".join(f"{counts[word]} {word}" for word in WORDS[:-1] if counts[word])
-            with contextlib.suppress(OSError):
-                bar.update(task, advance=1, description=said, refresh=True)
+    def told(verdict: Verdict) -> None:
+        counts[verdict.word] += 1
+        said = ", ".join(f"{counts[word]} {word}" for word in WORDS[:-1] if counts[word])
+        with contextlib.suppress(OSError):  # the terminal has gone; the run goes on
+            bar.update(task, advance=1, description=said, refresh=True)
 
+    with contextlib.suppress(OSError):
+        bar.start()
+    try:
         yield told
+    finally:
+        with contextlib.suppress(OSError):
+            bar.stop()
 
 
 def lines(outcome: Outcome) -> Iterator[str]:
