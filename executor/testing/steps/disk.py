@@ -18,7 +18,7 @@ _BLOCK = bytes(4096)
 async def act(scene: Scene, value: Value, name: str) -> None:  # noqa: ARG001
     """Fill it, or make room."""
     if ballast := scene.notes.get("ballast"):
-        _fill(ballast) if value == "full" else ballast.unlink()
+        _fill(ballast) if value == "full" else ballast.unlink(missing_ok=True)
         return
     for target in scene.targets.values():
         if not target.gone.is_set():

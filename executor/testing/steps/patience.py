@@ -8,6 +8,6 @@ Value = Duration
 
 async def act(scene: Scene, value: Value, name: str) -> None:  # noqa: ARG001
     """Tell it."""
-    target = await scene.opened(MAIN)
+    target = await scene.process(MAIN)
     target.needs("patience")
     await target.call("patience", ms=round(float(value) * 1000))
