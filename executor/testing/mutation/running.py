@@ -9,7 +9,7 @@ import ast
 import difflib
 import hashlib
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -333,19 +333,3 @@ def _broken(source: str) -> str:
 
 def _is_sampled(name: str) -> bool:
     return int(hashlib.sha256(name.encode()).hexdigest(), 16) % AGAIN_ONE_IN == 0
-
-
-def chosen(
-    mutants: Iterable[Mutant],
-    *,
-    rule: str | None = None,
-    name: str | None = None,
-    shard: tuple[int, int] = (1, 1),
-) -> list[Mutant]:
-    """Give those of a rule or an id, and of them every n-th."""
-    found = [
-        one
-        for one in mutants
-        if (rule is None or one.rule == rule) and (name is None or one.id == name)
-    ]
-    return [one for at, one in enumerate(found) if at % shard[1] == shard[0] - 1]

@@ -80,7 +80,11 @@ class Recorder:
             text = _plain(report.longreprtext)
             found |= {"outcome": "failed", "when": report.when, "text": text}
         elif report.skipped:
-            found |= {"outcome": "skipped", "when": report.when, "text": _plain(str(report.longrepr))}
+            found |= {
+                "outcome": "skipped",
+                "when": report.when,
+                "text": _plain(str(report.longrepr)),
+            }
         elif report.when == "teardown" and found["outcome"] == "unfinished":
             found |= {"outcome": "passed"}
 
