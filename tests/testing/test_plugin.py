@@ -213,14 +213,14 @@ def test_one_process_starts_the_targets_of_the_session(place: Path) -> None:
         "seen = set()\n\n\n"
         "def pytest_runtest_teardown():\n"
         "    seen.update(helpers())\n\n\n"
-        "def pytest_unconfigure(config):\n"
-        "    config.add_cleanup(lambda: print('helpers', len(seen)))\n"
+        "def pytest_configure(config):\n"
+        "    config.add_cleanup(lambda: print('helpers', len(seen), 'left', helpers()))\n"
     )
 
     code, out = run(place, "-s", "-k", "demo.once or demo.other")
 
     assert code == 0, out
-    assert "helpers 1\n" in out
+    assert "helpers 1 left []\n" in out
 
 
 def test_an_interrupt_ends_the_session_and_all_that_it_started(place: Path, tmp_path: Path) -> None:
