@@ -132,7 +132,7 @@ async def _run(setting: Setting, case: Case, house: House) -> Verdict:
                 failed.append(Verdict(case, "unsupported", why=str(no)))
             except (Broken, Gone) as fault:
                 failed.append(Verdict(case, "broken", why=str(fault)))
-            except OSError as fault:
+            except Exception as fault:  # one case must not take all others with it
                 failed.append(Verdict(case, "broken", why=f"{type(fault).__name__}: {fault}"))
             finally:
                 with trio.CancelScope(shield=True):

@@ -6,7 +6,7 @@ A target that keeps no such database is not tested by it.
 import apsw
 import msgspec
 
-from executor.testing.scene import Scene
+from executor.testing.scene import PATIENCE_S, Scene
 from executor.testing.target import Unsupported
 
 
@@ -24,6 +24,7 @@ async def act(scene: Scene, value: Value, name: str) -> None:  # noqa: ARG001
     if not path.is_file():
         raise Unsupported(f"there is no database {path.name}")
     connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+    connection.set_busy_timeout(round(PATIENCE_S * 1000))  # an executor may be writing
     try:
         connection.execute(value.do)
     finally:
