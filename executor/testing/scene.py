@@ -100,6 +100,8 @@ class Scene:
         self.clock = {"wall_ms": 0, "passed_ms": 0, "boots": 0}
         self.notes: dict[str, Any] = {}
         """What steps leave for expectations and for ``${...}``."""
+        self.held = ExitStack()
+        """What parts hold against the executor: let go before it is asked to close."""
         self.undo = ExitStack()
         """What parts did to the world outside, to be undone once every process has ended."""
         self._nursery = nursery
@@ -288,6 +290,7 @@ class Scene:
     async def close(self) -> None:
         """Close what is open, then end every process."""
         try:
+            self.held.close()
             for made in self.targets.values():
                 if not made.gone.is_set():
                     made.signal(signal.SIGCONT)  # a stopped one answers nobody

@@ -33,7 +33,7 @@ async def act(scene: Scene, value: Value, name: str) -> None:
         let_go = _file(path, locked=value.by == "lock")
     else:
         let_go = _transaction(path, value.by)
-    scene.undo.callback(let_go)
+    scene.held.callback(let_go)
     scene.notes[f"hold {name}"] = let_go
 
 
