@@ -1,9 +1,11 @@
 """Loading: manifests and configuration from their files, whole or not at all."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
+from types import MappingProxyType
 
 import msgspec
 
@@ -22,12 +24,24 @@ from executor.rules.manifests import Tool
 def load_tools(paths: Iterable[str], *, packs: bool = True) -> dict[str, Tool]:
     """Load manifests; one that is not valid, or a tool declared twice, fails the whole load.
 
+    Args:
+        packs: the shipped ones too.
     Raises:
         Refused: ``admission.closed-manifest``.
     """
-    tools: dict[str, Tool] = {}
+    return _loaded(_manifest_files(paths), shipped_tools() if packs else {})
+
+
+@cache
+def shipped_tools() -> Mapping[str, Tool]:
+    """Load the shipped manifests; once for a process, because reading them takes its time."""
+    return MappingProxyType(_loaded(pack_files(), {}))
+
+
+def _loaded(manifests: Iterable[Path], known: Mapping[str, Tool]) -> dict[str, Tool]:
+    tools = dict(known)
     problems: list[Problem] = []
-    for file in (*(pack_files() if packs else ()), *_manifest_files(paths)):
+    for file in manifests:
         try:
             tool = manifest_rules.load(read_text(file), str(file), registry())
         except Faulty as faulty:

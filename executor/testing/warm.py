@@ -90,7 +90,9 @@ class Warm:
 def serve(descriptor: int) -> None:
     """Start what is asked for until nobody can ask any more."""
     import executor.testing.driver as driver
+    from executor.loading import shipped_tools
 
+    shipped_tools()
     with socket.socket(fileno=descriptor) as wire:
         while True:
             asked, streams, _, _ = socket.recv_fds(wire, _MOST, _DESCRIPTORS)
