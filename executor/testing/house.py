@@ -7,6 +7,7 @@ really ran.
 
 import json
 import os
+import runpy
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -34,6 +35,19 @@ def interpreter() -> tuple[str, str | None]:
 @cache
 def _fake() -> str:
     return (shipped("fakes") / "fake.py").read_text(encoding="utf-8").split("\n", 1)[1]
+
+
+@cache
+def _fake_module() -> dict[str, Any]:
+    return runpy.run_path(str(shipped("fakes") / "fake.py"), run_name="fake")
+
+
+def _check_plan(name: str, text: str) -> None:
+    fake = _fake_module()
+    try:
+        fake["Plan"](fake["parse"](text))
+    except fake["BadPlan"] as slip:
+        raise ValueError(f"the plan of {name!r}: {slip}") from None
 
 
 @cache
@@ -143,7 +157,11 @@ class House:
         self.program(name, _fake().replace('PLAN_FILE = ""', line, 1))
 
     def plan(self, name: str, plan: Mapping[str, Any]) -> None:
-        """Say what a fake does from now on, in one step: no run sees half of a plan."""
+        """Say what a fake does from now on, in one step: no run sees half of a plan.
+
+        Raises:
+            ValueError: the plan has a slip. The fake would refuse it, and that looks like an end.
+        """
         directory = self.records / name
         directory.mkdir(exist_ok=True)
         whole = (
@@ -152,8 +170,10 @@ class House:
         if whole.get("sent") is None:
             whole.pop("sent_text", None)
         whole = {key: value for key, value in whole.items() if value is not None}
+        text = json.dumps(whole)
+        _check_plan(name, text)
         draft = self.plans / f".{name}"
-        draft.write_text(json.dumps(whole), encoding="utf-8")
+        draft.write_text(text, encoding="utf-8")
         draft.replace(self.plans / name)
 
     def program(self, name: str, script: str) -> Path:
