@@ -51,6 +51,11 @@ class Answer(msgspec.Struct, frozen=True):
     modules: tuple[str, ...] = ()
 
 
+class _Collected(msgspec.Struct, frozen=True):
+    collected: tuple[str, ...]
+    broken: tuple[str, ...]
+
+
 class WorkerGone(Exception):
     """A worker ended by itself: the copy cannot even be collected, or it was killed."""
 
@@ -104,10 +109,12 @@ class Slot:
         """
         self._workers["collected"] = worker = await self._start("collected")
         try:
-            said = await worker.line()
+            said = msgspec.json.decode(await worker.line(), type=_Collected)
         except WorkerGone:
             raise WorkerGone(self.output()) from None
-        self.collected = frozenset(msgspec.json.decode(said)["collected"])
+        if said.broken:
+            raise WorkerGone("\n".join(said.broken))
+        self.collected = frozenset(said.collected)
 
     async def run(
         self,

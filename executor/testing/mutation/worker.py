@@ -126,7 +126,8 @@ class Collected:
         self.by_id |= {item.nodeid: [item] for item in session.items}
         self.functions = Functions()
         gc.freeze()
-        tell(self.wire, {"collected": [item.nodeid for item in session.items]})
+        found = [item.nodeid for item in session.items]
+        tell(self.wire, {"collected": found, "broken": RECORDER.broken})
 
     def pytest_runtestloop(self, session: Any) -> bool:
         def run(asked: Asked) -> int:
