@@ -70,6 +70,10 @@ def judge(names: Sequence[str], answer: Answer) -> Judgement:
         return Judgement("invalid", f"its tests could not be run (exit {answer.exit})")
     if not answer.items:
         return Judgement("no-tests", "none of its tests was run")
+    if answer.read is False and not answer.swapped:
+        return Judgement(
+            "invalid", "the changed file was never read, so another one was imported"
+        )
     killers: list[str] = []
     for name in names:
         found = items_of(name, answer.items)
@@ -82,8 +86,6 @@ def judge(names: Sequence[str], answer: Answer) -> Judgement:
         if not failed:
             return Judgement("survived", f"{name} stayed green", tuple(killers))
         killers += failed
-    if answer.read is False and not answer.swapped:
-        return Judgement("invalid", "the changed file was never read: another one was imported")
     return Judgement("killed", "", tuple(killers))
 
 
