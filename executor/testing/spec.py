@@ -69,13 +69,17 @@ class Scenario(_Value, frozen=True):
 
 
 class Rule(_Value, frozen=True):
-    """A promise that can be seen broken."""
+    """A promise that can be seen broken.
+
+    ``only_tests`` says why no scenario can try to break it, so that tests alone have to.
+    """
 
     id: RuleId
     statement: str
     why: str
     codes: tuple[str, ...] = ()
     built: bool = True
+    only_tests: str = msgspec.field(default="", name="only-tests")
     scenarios: tuple[Scenario, ...] = ()
 
 

@@ -2,7 +2,7 @@
 
 The answer is the JSON object that it printed, or ``printed``, a list, where that is not one; with
 its ``exit_code``, what else it said as ``stderr``, and ``status: ok`` where it exits with 0. The
-options that say which house is meant are added.
+options that say which house is meant are added, where it takes them.
 """
 
 import json
@@ -26,10 +26,11 @@ main()"""
 
 class Value(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """``words`` come after `executor`. ``opens``: it takes the options of an open executor, and not
-    of a store alone."""
+    of a store alone. ``house``: it takes some of them."""
 
     words: list[str]
     opens: bool = True
+    house: bool = True
     as_: str | None = msgspec.field(default=None, name="as")
 
 
@@ -41,10 +42,10 @@ async def act(scene: Scene, value: Value, name: str) -> None:
     if scene.environment is not None:
         environment = {"PATH": os.environ.get("PATH", os.defpath)} | scene.environment
     environment["PYTHONPATH"] = os.pathsep.join(entry for entry in sys.path if entry)
-    options = ["--state", str(house.state)]
-    if house.config.exists():
+    options = ["--state", str(house.state)] if value.house else []
+    if house.config.exists() and value.house:
         options += ["--config", str(house.config)]
-    if value.opens:
+    if value.opens and value.house:
         options += ["--root", str(house.root), "--manifest", str(house.manifests)]
         for directory in (house.bin, *house.interpreter_directories()):
             options += ["--trusted", str(directory)]
