@@ -18,7 +18,7 @@ FAULT = 70
 _NO_ARGUMENTS: tuple[type[Exception], ...] = tuple(
     filter(None, [getattr(click.exceptions, "NoArgsIsHelpError", None)])  # since click 8.2
 )
-_HOMES = ("run", "ledger", "doctor", "manifest", "verify", "mutants", "demo")
+_HOMES = ("run", "ledger", "doctor", "manifest", "verify", "spec", "mutants", "demo")
 
 
 class _Lazy(click.Group):

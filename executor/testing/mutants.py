@@ -69,6 +69,18 @@ class MutantsFile:
         return f"{self.path}:{self.document.mark(('mutants', index)).line}"
 
 
+def parse_mutants(source: bytes, path: str) -> MutantsFile:
+    """Read the text of a file of mutants.
+
+    Args:
+        path: its name, for messages.
+    Raises:
+        Faulty: with every problem of it.
+    """
+    value, document = read(source, path, _File)
+    return MutantsFile(path, value.mutants, document)
+
+
 def read_mutants(paths: Iterable[Path | str]) -> list[MutantsFile]:
     """Read files, and every ``*.yaml`` of directories.
 
@@ -80,11 +92,9 @@ def read_mutants(paths: Iterable[Path | str]) -> list[MutantsFile]:
     problems: list[Problem] = []
     for path in _files(paths):
         try:
-            value, document = read(read_text(path, decides=False), str(path), _File)
+            found.append(parse_mutants(read_text(path, decides=False), str(path)))
         except Faulty as faulty:
             problems += faulty.problems
-        else:
-            found.append(MutantsFile(str(path), value.mutants, document))
     problems += _twice(found)
     if problems:
         raise Faulty(problems)

@@ -165,8 +165,19 @@ def read_spec(path: Path | str) -> SpecFile:
         Faulty: with every problem of the file, each with its line.
         OSError: it cannot be read.
     """
-    spec, document = read(read_text(Path(path), decides=False), str(path), Spec, _check(str(path)))
-    return SpecFile(str(path), spec, document)
+    return parse_spec(read_text(Path(path), decides=False), str(path))
+
+
+def parse_spec(source: bytes, path: str) -> SpecFile:
+    """Read the text of a file of rules and scenarios.
+
+    Args:
+        path: its name, for messages.
+    Raises:
+        Faulty: with every problem of it.
+    """
+    spec, document = read(source, path, Spec, _check(path))
+    return SpecFile(path, spec, document)
 
 
 def read_specs(paths: Iterable[Path | str]) -> list[SpecFile]:

@@ -71,9 +71,7 @@ def judge(names: Sequence[str], answer: Answer) -> Judgement:
     if not answer.items:
         return Judgement("no-tests", "none of its tests was run")
     if answer.read is False and not answer.swapped:
-        return Judgement(
-            "invalid", "the changed file was never read, so another one was imported"
-        )
+        return Judgement("invalid", "the changed file was never read, so another one was imported")
     killers: list[str] = []
     for name in names:
         found = items_of(name, answer.items)
