@@ -122,6 +122,9 @@ class Scene:
         places = self.house.names() | self.notes
         if name in places:
             return places[name]
+        if name.startswith("file/"):
+            path = self.house.root / name.removeprefix("file/")
+            return path.read_text(encoding="utf-8", errors="surrogateescape")
         owner, _, key = name.partition(".")
         kind, slash, file = key.partition("/")
         if owner in self.runs and slash and kind == "frozen":

@@ -56,6 +56,7 @@ def kinds(spec: str = SPEC, mutants: str = MUTANTS, *refusals: tuple[str, str]) 
         ("no-such-rule", SPEC, MUTANTS + MUTANTS[9:].replace("id: m", "id: n").replace(".a", ".b")),
         ("no-such-scenario", SPEC, MUTANTS.replace("::x[", "::y[")),
     ],
+    ids=["no-scenario", "code-not-seen", "no-such-rule", "no-such-scenario"],
 )
 def test_a_gap_is_found_and_without_it_nothing(kind: str, spec: str, mutants: str) -> None:
     """What nothing tries to break is only hoped for."""
