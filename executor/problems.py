@@ -283,9 +283,7 @@ def _is_other_kind(fault: Any) -> bool:
     return fault.validator in ("enum", "const") and not isinstance(fault.instance, str)
 
 
-def _explain(
-    error: Any, document: Document, file: str, place: Path = ()
-) -> Iterator[Problem]:
+def _explain(error: Any, document: Document, file: str, place: Path = ()) -> Iterator[Problem]:
     path = (*place, *error.absolute_path)
     rule, value, wanted = error.validator, error.instance, error.validator_value
 

@@ -56,8 +56,9 @@ async def _no_sandbox(setting: Setting) -> str:
             scene = Scene(None, house, setting, nursery)  # type: ignore[arg-type]
             try:
                 opened = (await scene.opened()).opened
-            finally:
                 await scene.close()
+            finally:
+                scene.end()
     return str((opened or {}).get("sandbox", ""))
 
 
@@ -122,24 +123,30 @@ async def run_all(
 
 
 async def _run(setting: Setting, case: Case, house: House) -> Verdict:
-    failed: list[Verdict] = []
+    judged: list[Verdict] = []
     with trio.move_on_after(CASE_S) as patience:
         async with trio.open_nursery() as nursery:
             scene = Scene(case, house, setting, nursery)
             try:
-                failed.append(await _play(scene))
-            except Unsupported as no:
-                failed.append(Verdict(case, "unsupported", why=str(no)))
-            except (Broken, Gone) as fault:
-                failed.append(Verdict(case, "broken", why=str(fault)))
-            except Exception as fault:  # one case must not take all others with it
-                failed.append(Verdict(case, "broken", why=f"{type(fault).__name__}: {fault}"))
+                judged.append(await _judged(scene))
+                await scene.close()
             finally:
-                with trio.CancelScope(shield=True):
-                    await scene.close()
-    if patience.cancelled_caught or not failed:
+                scene.end()
+    if patience.cancelled_caught or not judged:
         return Verdict(case, "broken", why=f"it did not end within {CASE_S:.0f} seconds")
-    return failed[0]
+    return judged[0]
+
+
+async def _judged(scene: Scene) -> Verdict:
+    """Play a case; whatever goes wrong in it takes no other with it."""
+    try:
+        return await _play(scene)
+    except Unsupported as no:
+        return Verdict(scene.case, "unsupported", why=str(no))
+    except (Broken, Gone) as fault:
+        return Verdict(scene.case, "broken", why=str(fault))
+    except Exception as fault:
+        return Verdict(scene.case, "broken", why=f"{type(fault).__name__}: {fault}")
 
 
 async def _play(scene: Scene) -> Verdict:

@@ -159,15 +159,19 @@ def matches(expected: Any, actual: Any) -> bool:
 
 
 def _same_set(wanted: list[Any], actual: list[Any]) -> bool:
-    if len(wanted) != len(actual):
+    """Say whether each can have one of its own; a word that fits many leaves the others theirs."""
+    owners: dict[int, int] = {}
+
+    def find(one: int, tried: set[int]) -> bool:
+        for at, item in enumerate(actual):
+            if at not in tried and matches(wanted[one], item):
+                tried.add(at)
+                if at not in owners or find(owners[at], tried):
+                    owners[at] = one
+                    return True
         return False
-    left = list(actual)
-    for one in wanted:
-        found = next((at for at, item in enumerate(left) if matches(one, item)), None)
-        if found is None:
-            return False
-        del left[found]
-    return True
+
+    return len(wanted) == len(actual) and all(find(one, set()) for one in range(len(wanted)))
 
 
 def _same(expected: Any, actual: Any) -> bool:

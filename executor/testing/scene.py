@@ -176,7 +176,7 @@ class Scene:
         """Give a process in which the executor is open, or has refused to be."""
         made = await self.process(name)
         if made.opened is None or made.opened.get("status") == "refused":
-            made.opened = await made.call(
+            opened = await made.call(
                 "open",
                 state=str(self.house.state),
                 roots=[str(self.house.root)],
@@ -184,6 +184,7 @@ class Scene:
                 trusted=[str(self.house.bin), *self.house.interpreter_directories()],
                 config=str(self.house.config) if self.house.config.exists() else None,
             )
+            made.opened = _object(opened, "open")
         return made
 
     async def ask(self, method: str, process: str = MAIN, **params: Any) -> Any:
@@ -250,8 +251,7 @@ class Scene:
 
     def told(self, name: str, answer: Answer) -> None:
         """Keep an answer under a name."""
-        if not isinstance(answer, dict):
-            raise Broken(f"the answer to {name!r} is no object: {answer!r}")
+        _object(answer, name)
         if name not in self.names:
             self.names.append(name)
         self.answers[name] = answer
@@ -291,16 +291,24 @@ class Scene:
         raise Broken(f"it did not come about that {what}")
 
     async def close(self) -> None:
-        """Close what is open, then end every process."""
-        try:
-            self.held.close()
-            for made in self.targets.values():
-                if not made.gone.is_set():
-                    made.signal(signal.SIGCONT)  # a stopped one answers nobody
-                    with suppress(Gone, Unsupported, Broken), trio.move_on_after(PATIENCE_S):
-                        await made.call("close")
-                        await made.gone.wait()
-        finally:
-            for made in self._every:
-                made.end()
-            self.undo.close()
+        """Let go of what is held, and ask every process to close what it has open."""
+        self.held.close()
+        for made in self.targets.values():
+            if not made.gone.is_set():
+                made.signal(signal.SIGCONT)  # a stopped one answers nobody
+                with suppress(Gone, Unsupported, Broken), trio.move_on_after(PATIENCE_S):
+                    await made.call("close")
+                    await made.gone.wait()
+
+    def end(self) -> None:
+        """End every process, and undo what was done to the world outside; wait for nobody."""
+        self.held.close()
+        for made in self._every:
+            made.end()
+        self.undo.close()
+
+
+def _object(answer: Any, asked: str) -> Answer:
+    if not isinstance(answer, dict):
+        raise Broken(f"the answer to {asked!r} is no object: {answer!r}")
+    return answer

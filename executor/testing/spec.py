@@ -303,11 +303,13 @@ def _scenario_problems(
             yield at((*here, "instead"), "not one step", "Put one step in the place of one")
         for name, step in control.instead.items():
             yield from _kind_problems(step, (*here, "instead", name), at)
+            if names.count(name) == 1 and scenario.steps[names.index(name)] == step:
+                yield at((*here, "instead", name), *_SAME)
     if control.given is not None:
         whole = joined(joined(spec.given, scenario.given), control.given)
         yield from given(whole, (*here, "given"))
         if whole == joined(spec.given, scenario.given):
-            yield at((*here, "given"), "the control is the scenario", "Put one fact right")
+            yield at((*here, "given"), *_SAME)
     yield from _then_problems(control.then, (*here, "then"), at)
     if not _says_allowed(parts.chosen(control.then)):
         yield at(
@@ -396,6 +398,9 @@ def _twice(files: Sequence[SpecFile]) -> Iterator[Problem]:
                         f"See line {other}",
                     )
                 scenarios[scenario.id] = file.document.mark(here).line
+
+
+_SAME = ("the control is the scenario", "Put one fact right")
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -7,12 +7,13 @@ for the expectations.
 import json
 import signal
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import psutil
 import trio
 
@@ -37,6 +38,12 @@ class Gone(Exception):
     """The target ended before it answered."""
 
 
+class _Hello(msgspec.Struct, frozen=True):
+    name: str
+    can: list[str]
+    version: str = ""
+
+
 @dataclass(slots=True, eq=False)
 class _Waiting:
     done: trio.Event = field(default_factory=trio.Event)
@@ -51,7 +58,6 @@ class Target:
         self.errors = errors
         self.can: frozenset[str] = frozenset()
         self.name = ""
-        self.machine: Mapping[str, str] = {}
         self.opened: dict[str, Any] | None = None
         self.heard: Callable[[str, dict[str, Any]], None] = lambda *_: None
         self.gone = trio.Event()
@@ -68,9 +74,12 @@ class Target:
     async def hello(self) -> None:
         """Ask who it is and what it can do."""
         said = await self.call("hello", protocol=PROTOCOL)
-        self.name = f"{said['name']} {said.get('version', '')}".strip()
-        self.can = frozenset(said["can"])
-        self.machine = said.get("machine", {})
+        try:
+            hello = msgspec.convert(said, _Hello)
+        except msgspec.ValidationError as slip:
+            raise Broken(f"its answer to 'hello': {slip}{self.last_words()}") from None
+        self.name = f"{hello.name} {hello.version}".strip()
+        self.can = frozenset(hello.can)
 
     def needs(self, *abilities: str) -> None:
         """Go on only if it can do all of this.

@@ -4,7 +4,9 @@ An expectation that cannot fail makes every scenario that rests on it worthless,
 notice: it is green.  rule: ``proof.every-expectation``
 """
 
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import msgspec
@@ -25,7 +27,7 @@ class Seen(NamedTuple):
     steps: list[Any]
     holds: Any
     fails: list[tuple[Any, str]]
-    given: dict[str, Any] = {}
+    given: Mapping[str, Any] = MappingProxyType({})
 
 
 PARTS: dict[str, Seen] = {
@@ -197,7 +199,7 @@ def spec_of(key: str, seen: Seen) -> dict[str, Any]:
         for name, value in expected
     ]
     rule = {"id": "parts.one", "statement": key, "why": "It is tried.", "scenarios": scenarios}
-    return {"executor": "spec/1", "family": "parts", "given": seen.given, "rules": [rule]}
+    return {"executor": "spec/1", "family": "parts", "given": dict(seen.given), "rules": [rule]}
 
 
 def test_every_part_is_in_the_table() -> None:

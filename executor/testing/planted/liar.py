@@ -7,7 +7,7 @@ for line in sys.stdin:
     asked = json.loads(line)
     answer = {}
     if asked["method"] == "hello":
-        answer = {"name": "liar", "version": "1", "can": ["run"], "machine": {}}
+        answer = {"name": "liar", "version": "1", "can": ["run"]}
     elif asked["method"] == "run":
         if asked["params"]["request"]["parameters"].get("to") == "nonsense":
             print("delivered, I swear", flush=True)
