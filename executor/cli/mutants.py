@@ -18,8 +18,8 @@ from executor.problems import Faulty
 if TYPE_CHECKING:
     from executor.testing.mutants import Mutant, MutantsFile
     from executor.testing.mutation.packet import Shard
-    from executor.testing.mutation.running import Outcome, Verdict
     from executor.testing.mutation.settings import Settings
+    from executor.testing.mutation.verdicts import Outcome, Verdict
 
 STALE = 3
 VOID = 70

@@ -1,6 +1,6 @@
 """Mutants: edits that break a rule on purpose, as they are written in YAML. Values only."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -13,6 +13,10 @@ from executor.problems import Faulty, Problem, problem_at, read
 from executor.testing.spec import Name, RuleId
 
 Text = Annotated[str, msgspec.Meta(min_length=1)]
+
+
+class DoesNotApply(Exception):
+    """An edit does not fit the file that it is for; the message says why."""
 
 
 class Edit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -40,6 +44,9 @@ class Mutant(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     red: Text | tuple[Text, ...]
     expect: Literal["killed", "timeout"] = "killed"
 
+    each = True
+    """Every one of its tests must go red by itself."""
+
     @property
     def edits(self) -> tuple[Edit, ...]:
         """Its changes."""
@@ -49,6 +56,26 @@ class Mutant(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     def reds(self) -> tuple[str, ...]:
         """The tests that must go red."""
         return (self.red,) if isinstance(self.red, str) else self.red
+
+    def texts(self, read: Callable[[str], str]) -> dict[str, str]:
+        """Give the new text of each file that it edits.
+
+        Args:
+            read: gives the text of a file of the project.
+        Raises:
+            DoesNotApply: an edit does not fit exactly once.
+        """
+        texts: dict[str, str] = {}
+        for edit in self.edits:
+            try:
+                text = texts[edit.file] if edit.file in texts else read(edit.file)
+            except OSError as failed:
+                raise DoesNotApply(f"{edit.file}: {failed.strerror}") from None
+            if (count := text.count(edit.from_)) != 1:
+                found = f"{edit.file}: what it replaces occurs {count} times"
+                raise DoesNotApply(found)
+            texts[edit.file] = text.replace(edit.from_, edit.to)
+        return texts
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -20,8 +20,8 @@ import trio
 from executor.problems import Faulty
 from executor.testing.mutants import Mutant, read_mutants
 from executor.testing.mutation import packet, running
-from executor.testing.mutation.running import Outcome
 from executor.testing.mutation.settings import Settings, read_settings
+from executor.testing.mutation.verdicts import Outcome
 
 SHOP = '''\
 """Shop: what it costs."""

@@ -18,7 +18,7 @@ import msgspec
 
 from executor.testing.mutants import Mutant
 from executor.testing.mutation import tree
-from executor.testing.mutation.running import Outcome, Verdict
+from executor.testing.mutation.verdicts import Outcome, Verdict
 
 CANDIDATE, PACKET = "candidate-manifest.sha256", "packet-manifest.sha256"
 RUN, LOG, MUTANTS = "run.json", "run.log", "mutants"

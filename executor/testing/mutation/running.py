@@ -5,19 +5,16 @@ breaks everything, which must die; the mutants. What is not believed at once is 
 an interpreter that has imported nothing: every survivor, every timeout, and a sample of the kills.
 """
 
-import ast
-import difflib
-import hashlib
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import trio
 
-from executor.testing.mutants import Mutant
-from executor.testing.mutation import tree
+from executor.testing.mutants import DoesNotApply
+from executor.testing.mutation.crew import Crew, ask, open_crew
+from executor.testing.mutation.edits import NO_OP, break_all, patch_of
 from executor.testing.mutation.judging import (
     Judgement,
     control_fault,
@@ -26,87 +23,16 @@ from executor.testing.mutation.judging import (
     time_limit,
 )
 from executor.testing.mutation.settings import Settings
-from executor.testing.mutation.slot import Answer, Item, Slot, WorkerGone, open_slot
+from executor.testing.mutation.slot import Answer, Item, WorkerGone
+from executor.testing.mutation.verdicts import Outcome, Subject, Told, Verdict, is_sampled
 
-AGAIN_ONE_IN = 25
-"""Of so many kills one is looked at again, chosen by its id."""
 _CONTROLS_AT_ONCE = 40
 _CONTROL_S = 120.0
-NO_OP, BREAKS_ALL = "no-op", "breaks-everything"
-Told = Callable[["Verdict"], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What became of one mutant, and how it was found out."""
-
-    mutant: Mutant
-    judgement: Judgement
-    patch: str
-    output: str = ""
-    exit: int | None = None
-    seconds: float = 0.0
-    how: str = ""
-
-    @property
-    def as_declared(self) -> bool:
-        """Whether it ended as its file says."""
-        return self.judgement.word == self.mutant.expect
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What came of all of them.
-
-    ``void`` says why none of it means anything; it is empty otherwise.
-    """
-
-    verdicts: tuple[Verdict, ...]
-    controls: Mapping[str, Item]
-    void: str = ""
-    seconds: float = 0.0
-    again: int = 0
-    """How many verdicts were looked at a second time."""
-
-
-@dataclass(slots=True)
-class _Crew:
-    """The slots, each for one mutant at a time."""
-
-    slots: Sequence[Slot]
-    free: trio.MemorySendChannel[Slot] = field(init=False)
-    taking: trio.MemoryReceiveChannel[Slot] = field(init=False)
-    turn: trio.Lock = field(default_factory=trio.Lock)
-
-    def __post_init__(self) -> None:
-        self.free, self.taking = trio.open_memory_channel[Slot](len(self.slots))
-        for slot in self.slots:
-            self.free.send_nowait(slot)
-
-    @asynccontextmanager
-    async def slot(self) -> AsyncIterator[Slot]:
-        """Take a slot that is free."""
-        slot = await self.taking.receive()
-        try:
-            yield slot
-        finally:
-            self.free.send_nowait(slot)
-
-    @asynccontextmanager
-    async def alone(self) -> AsyncIterator[Slot]:
-        """Take all of them, so that nothing runs beside."""
-        async with self.turn:  # two that wait for all of them would wait for ever
-            taken = [await self.taking.receive() for _ in self.slots]
-        try:
-            yield taken[0]
-        finally:
-            for slot in taken:
-                self.free.send_nowait(slot)
 
 
 async def run(
     top: Path,
-    mutants: Sequence[Mutant],
+    mutants: Sequence[Subject],
     settings: Settings,
     *,
     jobs: int = 1,
@@ -118,32 +44,23 @@ async def run(
         told: called with each verdict, as it is found.
     """
     began = time.monotonic()
-    async with AsyncExitStack() as stack:
-        home = stack.enter_context(tree.workplace())
-        opened = [
-            open_slot(
-                top, home / f"slot-{number}", tests=settings.tests, roots=settings.imports,
-                leave_out=settings.leave_out, memory=int(settings.memory),
-            )
-            for number in range(jobs)
-        ]  # fmt: skip
-        try:
-            slots = [await stack.enter_async_context(one) for one in opened]
-        except WorkerGone as gone:
-            return Outcome((), {}, void=f"the tests cannot be collected:\n{gone}")
-        return await _Run(top, _Crew(slots), told, began).all(mutants)
+    try:
+        async with open_crew(top, settings, jobs) as crew:
+            return await _Run(top, crew, told, began).all(mutants)
+    except WorkerGone as gone:
+        return Outcome((), {}, void=f"the tests cannot be collected:\n{gone}")
 
 
 @dataclass(slots=True)
 class _Run:
     top: Path
-    crew: _Crew
+    crew: Crew
     told: Told
     began: float
     controls: dict[str, Item] = field(default_factory=dict)
     again: int = 0
 
-    async def all(self, mutants: Sequence[Mutant]) -> Outcome:
+    async def all(self, mutants: Sequence[Subject]) -> Outcome:
         await self.control(mutants)
         void = await self.prove_itself(mutants)
         verdicts: dict[int, Verdict] = {}
@@ -155,13 +72,13 @@ class _Run:
         took = time.monotonic() - self.began
         return Outcome(ordered, self.controls, void, took, self.again)
 
-    async def _one(self, number: int, mutant: Mutant, verdicts: dict[int, Verdict]) -> None:
+    async def _one(self, number: int, mutant: Subject, verdicts: dict[int, Verdict]) -> None:
         verdicts[number] = await self.verdict(mutant)
         self.told(verdicts[number])
 
     # -- the controls -------------------------------------------------------------------------
 
-    async def control(self, mutants: Sequence[Mutant]) -> None:
+    async def control(self, mutants: Sequence[Subject]) -> None:
         """Run every named test on the untouched copy; what was not green is run again alone."""
         names = sorted({name for mutant in mutants for name in mutant.reds})
         batches = [
@@ -173,7 +90,7 @@ class _Run:
         for name in names:
             if control_fault(name, self.controls):
                 async with self.crew.alone() as slot:
-                    answer = await _ask(slot, [name], _CONTROL_S)
+                    answer = await ask(slot, [name], _CONTROL_S)
                 first = items_of(name, self.controls)
                 for one, item in answer.items.items():
                     if one in first and first[one].outcome != item.outcome:
@@ -184,29 +101,31 @@ class _Run:
 
     async def _control(self, names: Sequence[str]) -> None:
         async with self.crew.slot() as slot:
-            answer = await _ask(slot, names, _CONTROL_S + _CONTROL_S * len(names) / 10)
+            answer = await ask(slot, names, _CONTROL_S + _CONTROL_S * len(names) / 10)
         self.controls |= answer.items
 
-    async def prove_itself(self, mutants: Sequence[Mutant]) -> str:
+    async def prove_itself(self, mutants: Sequence[Subject]) -> str:
         """See a no-op live and an edit that breaks everything die, on the way that mutants take.
 
         Returns:
             why the run means nothing, if it does.
         """
         for mutant in mutants:
-            texts = self._texts(mutant)
-            [(name, text), *more] = (texts or {"": ""}).items()
+            try:
+                [(name, text), *more] = mutant.texts(self._read).items()
+            except DoesNotApply:
+                continue
             good = not any(control_fault(one, self.controls) for one in mutant.reds)
             if more or not good or not name.endswith(".py") or mutant.expect != "killed":
                 continue
-            source = (self.top / name).read_text(encoding="utf-8")
+            source = self._read(name)
             try:
-                broken = _broken(source)
+                broken = break_all(source)
             except SyntaxError:
                 continue
             if broken == source or text == source:
                 continue
-            lived, _ = await self._try(mutant, {name: f"{source}\n# nothing else\n"})
+            lived, _ = await self._try(mutant, {name: source + NO_OP})
             if lived.word != "survived":
                 return f"a no-op is {lived.word}: {lived.why or lived.killers}"
             died, _ = await self._try(mutant, {name: broken})
@@ -217,12 +136,13 @@ class _Run:
 
     # -- a mutant -----------------------------------------------------------------------------
 
-    async def verdict(self, mutant: Mutant) -> Verdict:
+    async def verdict(self, mutant: Subject) -> Verdict:
         """Find out what becomes of one mutant."""
-        texts = self._texts(mutant)
-        patch = self._patch(texts or {})
-        if texts is None:
-            return Verdict(mutant, Judgement("not-applied", self._why_not(mutant)), patch)
+        try:
+            texts = mutant.texts(self._read)
+        except DoesNotApply as stale:
+            return Verdict(mutant, Judgement("not-applied", str(stale)), "")
+        patch = self._patch(texts)
         faults = [control_fault(name, self.controls) for name in mutant.reds]
         if fault := next(filter(None, faults), ""):
             missing = fault.endswith("is no test")
@@ -230,7 +150,7 @@ class _Run:
         judgement, answer = await self._try(mutant, texts)
         how = "in new code" if answer.swapped else "imported anew"
         first = judgement
-        if judgement.word in ("timeout", "survived") or _is_sampled(mutant.id):
+        if judgement.word in ("timeout", "survived") or is_sampled(mutant.id):
             self.again += 1
             alone = judgement.word == "timeout"
             judgement, answer = await self._again(mutant, texts, alone=alone)
@@ -243,93 +163,26 @@ class _Run:
         output = "\n".join(item.text for item in answer.items.values() if item.text)
         return Verdict(mutant, judgement, patch, output, answer.exit, answer.seconds, how)
 
-    async def _try(self, mutant: Mutant, texts: Mapping[str, str]) -> tuple[Judgement, Answer]:
+    async def _try(self, mutant: Subject, texts: Mapping[str, str]) -> tuple[Judgement, Answer]:
         """Run its tests: with new code in the collected ones, or else imported anew."""
         limit = time_limit(self.controls, mutant.reds)
         async with self.crew.slot() as slot:
-            answer = await _ask(slot, mutant.reds, limit, texts)
+            answer = await ask(slot, mutant.reds, limit, texts)
             is_code = next(iter(texts)).endswith(".py")
             if (is_code and not answer.swapped) or (not is_code and not answer.read):
-                answer = await _ask(slot, mutant.reds, limit, texts, fresh=True)
+                answer = await ask(slot, mutant.reds, limit, texts, fresh=True)
         return judge(mutant.reds, answer), answer
 
     async def _again(
-        self, mutant: Mutant, texts: Mapping[str, str], *, alone: bool
+        self, mutant: Subject, texts: Mapping[str, str], *, alone: bool
     ) -> tuple[Judgement, Answer]:
         limit = time_limit(self.controls, mutant.reds)
         async with self.crew.alone() if alone else self.crew.slot() as slot:
             answer = await slot.run("fresh", mutant.reds, limit, changed=texts, cold=True)
         return judge(mutant.reds, answer), answer
 
-    def _texts(self, mutant: Mutant) -> dict[str, str] | None:
-        """Give each edited file's new text; ``None`` where an edit does not apply exactly once."""
-        texts: dict[str, str] = {}
-        for edit in mutant.edits:
-            try:
-                text = texts.get(edit.file) or (self.top / edit.file).read_text(encoding="utf-8")
-            except OSError:
-                return None
-            if text.count(edit.from_) != 1:
-                return None
-            texts[edit.file] = text.replace(edit.from_, edit.to)
-        return texts
-
-    def _why_not(self, mutant: Mutant) -> str:
-        for edit in mutant.edits:
-            try:
-                count = (self.top / edit.file).read_text(encoding="utf-8").count(edit.from_)
-            except OSError as failed:
-                return f"{edit.file}: {failed.strerror}"
-            if count != 1:
-                return f"{edit.file}: what it replaces occurs {count} times"
-        return "its edits do not fit one another"
+    def _read(self, name: str) -> str:
+        return (self.top / name).read_text(encoding="utf-8")
 
     def _patch(self, texts: Mapping[str, str]) -> str:
-        return "".join(
-            patch_of(name, (self.top / name).read_text(encoding="utf-8"), text)
-            for name, text in texts.items()
-        )
-
-
-def patch_of(name: str, before: str, after: str) -> str:
-    """Give a change as a unified diff that `git apply` and `patch -p1` take."""
-    lines = difflib.unified_diff(
-        before.splitlines(keepends=True), after.splitlines(keepends=True), f"a/{name}", f"b/{name}"
-    )
-    return "".join(
-        line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines
-    )
-
-
-async def _ask(
-    slot: Slot,
-    names: Sequence[str],
-    seconds: float,
-    texts: Mapping[str, str] | None = None,
-    *,
-    fresh: bool = False,
-) -> Answer:
-    try:
-        return await slot.run("fresh" if fresh else "collected", names, seconds, changed=texts)
-    except WorkerGone:
-        return Answer({}, ("the process that runs its tests ended by itself",), 0, False, 0.0, 0)
-
-
-def _broken(source: str) -> str:
-    """Make every function of a module fail at its first statement."""
-    lines = source.splitlines(keepends=True)
-    functions = [
-        node
-        for node in ast.walk(ast.parse(source))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-    ]
-    for node in sorted(functions, key=lambda one: one.body[0].lineno, reverse=True):
-        first = node.body[0]
-        if first.lineno > node.lineno and not lines[first.lineno - 1][: first.col_offset].strip():
-            indent = " " * first.col_offset
-            lines.insert(first.lineno - 1, f"{indent}raise AssertionError('broken on purpose')\n")
-    return "".join(lines)
-
-
-def _is_sampled(name: str) -> bool:
-    return int(hashlib.sha256(name.encode()).hexdigest(), 16) % AGAIN_ONE_IN == 0
+        return "".join(patch_of(name, self._read(name), text) for name, text in texts.items())

@@ -4,7 +4,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Literal
@@ -92,7 +92,10 @@ class Slot:
     """A copy below ``home``. Get one from `open_slot`."""
 
     def __init__(self, home: Path, tests: Sequence[str], roots: Sequence[str], memory: int) -> None:
+        self.home = home
         self.top = home / "tree"
+        self.current = home / "current"
+        """Holds the number of the item that runs, while items are traced."""
         self._log = home / "log"
         self._tests = tests
         self._roots = roots
@@ -124,6 +127,8 @@ class Slot:
         *,
         changed: Mapping[str, str] | None = None,
         cold: bool = False,
+        first_red: bool = False,
+        numbers: Mapping[str, int] | None = None,
     ) -> Answer:
         """Run tests in a child, over some files with other texts.
 
@@ -132,7 +137,11 @@ class Slot:
             seconds: after so long the child is killed.
             changed: the new text of files, by their path in the copy; put back afterwards.
             cold: by a worker of its own, which has imported nothing.
+            first_red: stop at the first item that fails.
+            numbers: by which `tracing` knows the items; each then runs as if it were alone.
         """
+        if kind == "collected" and kind not in self._workers:
+            await self.collect()
         if kind == "fresh" and not cold and "fresh" not in self._workers:
             self._workers["fresh"] = await self._start_fresh(ids)
         pristine = {name: (self.top / name).read_bytes() for name in changed or {}}
@@ -141,7 +150,9 @@ class Slot:
                 tree.forget_compiled(self.top / name)
                 (self.top / name).write_text(text, encoding="utf-8")
             asked: dict[str, Any] = {"do": "run", "ids": list(ids), "seconds": seconds}
-            asked |= {"output": str(self._log), "memory": self._memory}
+            asked |= {"output": str(self._log), "memory": self._memory, "first_red": first_red}
+            if numbers is not None:
+                asked |= {"numbers": numbers, "current": str(self.current)}
             if changed:
                 [name, *more] = changed
                 asked["file"] = str(self.top / name)
@@ -221,11 +232,17 @@ async def open_slot(
     roots: Sequence[str],
     leave_out: Sequence[str],
     memory: int,
+    prepare: Callable[["Slot"], None] = lambda _: None,
 ) -> AsyncIterator[Slot]:
-    """Copy the project below ``home`` and collect its tests."""
+    """Copy the project below ``home`` and collect its tests.
+
+    Args:
+        prepare: is given the slot before anything of its copy is imported.
+    """
     home.mkdir()
     slot = Slot(home, tests, roots, memory)
     await trio.to_thread.run_sync(tree.copy, top, slot.top, leave_out)
+    prepare(slot)
     try:
         await slot.collect()
         yield slot

@@ -47,7 +47,12 @@ def main() -> None:
     import pytest
 
     if kind == "fresh":
-        serve(wire, lambda asked: pytest.main([*_QUIET, *asked["ids"]], plugins=[RECORDER]))
+
+        def run(asked: Asked) -> int:
+            once = ["-x"] if asked.get("first_red") else []
+            return int(pytest.main([*_QUIET, *once, *asked["ids"]], plugins=[RECORDER]))
+
+        serve(wire, run)
     else:
         sys.exit(pytest.main([*_QUIET, *arguments], plugins=[RECORDER, Collected(wire)]))
 
@@ -137,8 +142,18 @@ class Collected:
                     return 0
             chosen = {item for name in asked["ids"] for item in self.by_id.get(name, ())}
             items = [item for item in session.items if item in chosen]
+            if asked.get("first_red"):  # then the order is the asker's: the likeliest first
+                order = {name: at for at, name in enumerate(asked["ids"])}
+                items.sort(key=lambda item: order.get(item.nodeid, len(order)))
+            numbers = asked.get("numbers")
             for item, after in zip(items, [*items[1:], None], strict=True):
+                if numbers is not None:
+                    after = None
+                    with open(asked["current"], "r+b") as current:
+                        current.write(struct.pack("=Q", numbers[item.nodeid]))
                 session.config.hook.pytest_runtest_protocol(item=item, nextitem=after)
+                if asked.get("first_red") and RECORDER.items[item.nodeid]["outcome"] == "failed":
+                    break
             return 0
 
         serve(self.wire, run)
