@@ -10,19 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from executor.cli import signals, working
+from executor.cli import signals, sweep, working
 from executor.cli.output import note, print_json, printable, say, styled, warn
+from executor.cli.projects import STALE, VOID, declared
 from executor.cli.signals import NOTHING_HAPPENED, Interrupted
-from executor.problems import Faulty
 
 if TYPE_CHECKING:
     from executor.testing.mutants import Mutant, MutantsFile
     from executor.testing.mutation.packet import Shard
-    from executor.testing.mutation.settings import Settings
     from executor.testing.mutation.verdicts import Outcome, Verdict
-
-STALE = 3
-VOID = 70
 
 
 @click.group("mutants", short_help="Break rules on purpose, and see their tests go red.")
@@ -38,6 +34,9 @@ def command() -> None:
       executor mutants check
       executor mutants run --family ledger --jobs 2
     """
+
+
+command.add_command(sweep.command)
 
 
 @command.command("run", short_help="Run mutants, after their controls.")
@@ -87,7 +86,7 @@ def run(
     from executor.testing.mutation import packet as packets
     from executor.testing.mutation import running
 
-    top, settings, files = _project()
+    top, settings, files = declared()
     shard = _shard(shard_text)
     chosen = _chosen(files, families, rules, names)
     if since is not None:
@@ -145,7 +144,7 @@ def check(as_json: bool) -> int:
     """
     from executor.testing.mutation.checking import collected_ids, faults
 
-    top, settings, files = _project()
+    top, settings, files = declared()
     ids: list[frozenset[str]] = []
 
     async def work() -> None:
@@ -183,7 +182,7 @@ def verify_packet(directory: str, replay: bool, jobs: int | None) -> int:
     from executor.testing.mutation import packet as packets
     from executor.testing.mutation import running
 
-    top, settings, files = _project()
+    top, settings, files = declared()
     try:
         left = packets.check(Path(directory), top, settings.leave_out)
     except packets.PacketFault as fault:
@@ -234,24 +233,6 @@ def merge(packets: tuple[str, ...], into: str) -> int:
         return 1
     say(f"{len(whole.results)} mutants in {printable(into)}.")
     return 0
-
-
-def _project() -> "tuple[Path, Settings, list[MutantsFile]]":
-    """Read the project in the current directory: its settings and its mutants."""
-    from executor.testing.mutants import read_mutants
-    from executor.testing.mutation.settings import read_settings
-
-    top = Path.cwd()
-    try:
-        settings = read_settings(top)
-        files = read_mutants([settings.mutants])
-    except Faulty as faulty:
-        raise click.UsageError(f"The mutants are not valid:\n{faulty}") from None
-    except (ValueError, OSError) as wrong:
-        raise click.UsageError(f"pyproject.toml or the mutants cannot be read: {wrong}") from None
-    if not files:
-        raise click.UsageError(f"There are no mutants in {settings.mutants}.")
-    return top, settings, files
 
 
 def _chosen(

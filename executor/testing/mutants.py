@@ -13,6 +13,8 @@ from executor.problems import Faulty, Problem, problem_at, read
 from executor.testing.spec import Name, RuleId
 
 Text = Annotated[str, msgspec.Meta(min_length=1)]
+EQUIVALENT = "equivalent.yaml"
+"""A file beside them that lists no mutants, but edits which are none (mutation/known.py)."""
 
 
 class DoesNotApply(Exception):
@@ -109,7 +111,7 @@ def parse_mutants(source: bytes, path: str) -> MutantsFile:
 
 
 def read_mutants(paths: Iterable[Path | str]) -> list[MutantsFile]:
-    """Read files, and every ``*.yaml`` of directories.
+    """Read files, and every ``*.yaml`` of directories but the `EQUIVALENT`.
 
     Raises:
         Faulty: with every problem of every file; an id that two mutants share is one.
@@ -130,7 +132,10 @@ def read_mutants(paths: Iterable[Path | str]) -> list[MutantsFile]:
 
 def _files(paths: Iterable[Path | str]) -> Iterator[Path]:
     for path in map(Path, paths):
-        yield from sorted(path.rglob("*.yaml")) if path.is_dir() else [path]
+        if path.is_dir():
+            yield from (one for one in sorted(path.rglob("*.yaml")) if one.name != EQUIVALENT)
+        else:
+            yield path
 
 
 def _twice(files: Iterable[MutantsFile]) -> Iterator[Problem]:

@@ -43,6 +43,15 @@ class Generated:
     column: int
     end_line: int
     end_column: int
+    reds: tuple[str, ...] = ()
+    """The tests that could be red for it, the quickest first."""
+    each = False
+    expect = "killed"
+
+    @property
+    def rule(self) -> str:
+        """What it breaks: its function."""
+        return f"{self.file}:{self.function}"
 
     def texts(self, read: Callable[[str], str]) -> dict[str, str]:
         """Give the new text of its file.

@@ -59,19 +59,8 @@ def judge(names: Sequence[str], answer: Answer) -> Judgement:
     Args:
         names: the tests that must go red, each by itself.
     """
-    if answer.late:
-        return Judgement("timeout", f"its tests had not ended after {answer.seconds:.1f} seconds")
-    if answer.exit < 0:
-        name = signal.Signals(-answer.exit).name
-        return Judgement("signal", f"the process that ran its tests died of {name}")
-    if answer.broken:
-        return Judgement("invalid", f"its tests cannot be collected: {answer.broken[0][-2000:]}")
-    if answer.exit != 0:
-        return Judgement("invalid", f"its tests could not be run (exit {answer.exit})")
-    if not answer.items:
-        return Judgement("no-tests", "none of its tests was run")
-    if answer.read is False and not answer.swapped:
-        return Judgement("invalid", "the changed file was never read, so another one was imported")
+    if nothing := _nothing(answer):
+        return nothing
     killers: list[str] = []
     for name in names:
         found = items_of(name, answer.items)
@@ -85,6 +74,44 @@ def judge(names: Sequence[str], answer: Answer) -> Judgement:
             return Judgement("survived", f"{name} stayed green", tuple(killers))
         killers += failed
     return Judgement("killed", "", tuple(killers))
+
+
+def judge_any(answer: Answer) -> Judgement:
+    """Say what became of a generated mutant: any test that it makes red has killed it.
+
+    In whatever phase, and by whatever exception: a program that only crashes is no better for it.
+    """
+    if answer.broken and answer.exit == 0 and not answer.late:
+        return Judgement("killed", f"its tests cannot be collected: {answer.broken[0][-2000:]}")
+    if nothing := _nothing(answer):
+        return nothing
+    failed = {one: item for one, item in answer.items.items() if item.outcome == "failed"}
+    for one, item in failed.items():
+        if "MemoryError" in item.causes:
+            return Judgement("memory", f"{one} needed more memory than a test may take")
+        if {"ImportError", "SyntaxError"} & set(item.causes):
+            return Judgement("invalid", f"{one} failed in {item.when}: {item.text[-2000:]}")
+    if failed:
+        return Judgement("killed", "", tuple(failed))
+    return Judgement("survived", f"{len(answer.items)} tests stayed green")
+
+
+def _nothing(answer: Answer) -> Judgement | None:
+    """Say why an answer says nothing of the tests, if it does not."""
+    if answer.late:
+        return Judgement("timeout", f"its tests had not ended after {answer.seconds:.1f} seconds")
+    if answer.exit < 0:
+        name = signal.Signals(-answer.exit).name
+        return Judgement("signal", f"the process that ran its tests died of {name}")
+    if answer.broken:
+        return Judgement("invalid", f"its tests cannot be collected: {answer.broken[0][-2000:]}")
+    if answer.exit != 0:
+        return Judgement("invalid", f"its tests could not be run (exit {answer.exit})")
+    if not answer.items:
+        return Judgement("no-tests", "none of its tests was run")
+    if answer.read is False and not answer.swapped:
+        return Judgement("invalid", "the changed file was never read, so another one was imported")
+    return None
 
 
 def _no_kill(item: Item) -> Literal["memory", "invalid"] | None:
