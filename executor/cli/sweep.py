@@ -1,5 +1,6 @@
 """Sweep: run every edit that a generator can make, and see which of them no test finds out."""
 
+import math
 import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,12 @@ if TYPE_CHECKING:
     default=True,
     help="Whether to find tests for what no known test kills; that takes as long as all tests do.",
 )
+@click.option(
+    "--budget",
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    help="What the tests of one mutant may take in all; others are not run.  [default: no limit]",
+)
 @click.option("--record", is_flag=True, help="Write down which test killed which (killers.json).")
 @click.option(
     "--jobs",
@@ -41,6 +48,7 @@ def command(
     functions: tuple[str, ...],
     names: tuple[str, ...],
     trace: bool,
+    budget: float | None,
     record: bool,
     jobs: int | None,
     as_json: bool,
@@ -104,7 +112,7 @@ def command(
             await campaign.run(
                 found.top, chosen, found.settings, equivalents=found.equivalents,
                 killers=found.killers, trace=trace, jobs=jobs or len(os.sched_getaffinity(0)),
-                told=told, traced=traced,
+                budget=math.inf if budget is None else budget, told=told, traced=traced,
             )
         )  # fmt: skip
 
@@ -136,7 +144,7 @@ def _generated(found: Any) -> "Sequence[Generated]":
         raise click.UsageError("pyproject.toml names no [tool.executor.mutants.generated].")
     try:
         texts = campaign.sources(found.top, found.settings)
-        return list(campaign.all_generated(texts.items()))
+        return campaign.all_generated(texts, found.settings)
     except NoGenerator as missing:
         raise click.UsageError(str(missing)) from None
     except SyntaxError as wrong:

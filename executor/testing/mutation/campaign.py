@@ -4,7 +4,8 @@ A mutant whose killer is known is tried with that test alone. Only what it does 
 trace of the whole suite, which takes as long as the suite does.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -65,14 +66,15 @@ def sources(top: Path, settings: Settings) -> dict[str, str]:
     return {name: (top / name).read_text(encoding="utf-8") for name in sorted(chosen)}
 
 
-def all_generated(texts: Iterable[tuple[str, str]]) -> Iterator[Generated]:
-    """Give every edit of some files.
+def all_generated(texts: Mapping[str, str], settings: Settings) -> list[Generated]:
+    """Give every edit of some files that is wanted.
 
     Raises:
         NoGenerator: mutmut is not installed.
+        SyntaxError: a file cannot be read as Python.
     """
-    for name, text in texts:
-        yield from generating.generated(name, text)
+    every = [one for name, text in texts.items() for one in generating.generated(name, text)]
+    return every if settings.messages else [one for one in every if not _is_message(one)]
 
 
 def stale(mutants: Sequence[Generated], known: Equivalents) -> list[Problem]:
@@ -89,6 +91,7 @@ async def run(
     killers: dict[str, str],
     trace: bool,
     jobs: int,
+    budget: float = math.inf,
     told: Told = lambda _: None,
     traced: tracing.Told = lambda *_: None,
 ) -> Campaign:
@@ -97,6 +100,7 @@ async def run(
     Args:
         killers: the test that is known to kill a mutant, by the mutant's id.
         trace: whether to find tests for those that no known test kills.
+        budget: the seconds that the tests of one mutant may take in all; others are not run.
         told: called with each verdict, as it is found.
         traced: called while tests are traced: how many have run, and how many there are.
     """
@@ -137,6 +141,7 @@ async def run(
             found.seconds,
             settings,
             jobs=jobs,
+            budget=budget,
             told=told,
         )
         void = keep(outcome)
@@ -174,6 +179,10 @@ def _scores(verdicts: Sequence[Verdict], settings: Settings) -> Iterator[Score]:
         own = [one for one in verdicts if _is_in(one.mutant.id.partition(":")[0], package)]
         detected = sum(_is_detected(one) for one in own)
         yield Score(package, thresholds, detected, len(own) - detected)
+
+
+def _is_message(mutant: Generated) -> bool:
+    return mutant.operator == "SimpleString" and " " in mutant.original
 
 
 def _is_in(name: str, package: str) -> bool:

@@ -5,7 +5,7 @@ again each time; nothing is believed because it is written there. ``equivalent.y
 that change nothing that anybody could see, each with its reason.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -104,8 +104,3 @@ def write_killers(directory: Path, killers: Mapping[str, str]) -> None:
         kept.setdefault(test, {}).setdefault(place, []).append(digest)
     text = msgspec.json.format(msgspec.json.encode(kept), indent=1)
     (directory / KILLERS).write_bytes(text + b"\n")
-
-
-def ordered(tests: Iterable[str], killers: Iterable[str]) -> tuple[str, ...]:
-    """Give the tests with those that have killed before at their head."""
-    return tuple(dict.fromkeys((*killers, *tests)))

@@ -24,7 +24,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="
     ``mutants`` is their directory, ``tests`` what pytest collects, ``imports`` the directories from
     which the project's packages are imported, ``leave_out`` what copies need not have, ``memory``
     what each process of a test may take. ``generated`` names the files and directories in which
-    edits are generated, with their thresholds.
+    edits are generated, with their thresholds; ``messages`` whether in texts for people too: those
+    are the literals with a blank in them.
     """
 
     mutants: str = "mutants"
@@ -33,6 +34,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="
     leave_out: tuple[str, ...] = ()
     memory: Size = Size(4 * 2**30)
     generated: Mapping[str, Thresholds] = {}
+    messages: bool = False
 
 
 def read_settings(top: Path) -> Settings:

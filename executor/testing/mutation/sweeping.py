@@ -5,6 +5,7 @@ killed must be green without the mutant. What survives them all is looked at aga
 interpreter that has imported nothing; so is every timeout, alone, and a sample of the kills.
 """
 
+import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +23,8 @@ from executor.testing.mutation.verdicts import Outcome, Told, Verdict, is_sample
 
 _FIRST_BATCH, _GROWS = 8, 4
 _PROBED = 5
+_QUICK_S = 0.25
+"""A survivor's tests that take less are looked at again: they run where stale caches could be."""
 _CONTROL_S = 120.0
 
 
@@ -32,19 +35,21 @@ async def sweep(
     settings: Settings,
     *,
     jobs: int = 1,
+    budget: float = math.inf,
     told: Told = lambda _: None,
 ) -> Outcome:
     """Run generated mutants of the project at ``top``, which is only read.
 
     Args:
         seconds: what each test took when it was traced.
+        budget: the seconds that the tests of one mutant may take in all; others are not run.
         told: called with each verdict, as it is found.
     """
     began = time.monotonic()
     took = {name: Item("passed", seconds=one) for name, one in seconds.items()}
     try:
         async with open_crew(top, settings, jobs) as crew:
-            return await _Sweep(top, crew, took, told, began).all(mutants)
+            return await _Sweep(top, crew, took, budget, told, began).all(mutants)
     except WorkerGone as gone:
         return Outcome((), {}, void=f"the tests cannot be collected:\n{gone}")
 
@@ -54,9 +59,12 @@ class _Sweep:
     top: Path
     crew: Crew
     took: Mapping[str, Item]
+    budget: float
     told: Told
     began: float
     controls: dict[str, Item] = field(default_factory=dict)
+    killed: dict[str, list[str]] = field(default_factory=dict)
+    """The tests that have killed something in a function, the latest first."""
     again: int = 0
 
     async def all(self, mutants: Sequence[Generated]) -> Outcome:
@@ -101,11 +109,12 @@ class _Sweep:
         if not mutant.reds:
             why = f"no test enters {mutant.function}"
             return Verdict(mutant, Judgement("no-tests", why), patch)
-        judgement, answer, tests, fresh = await self._through(mutant.reds, texts)
+        reds = self._affordable(mutant)
+        judgement, answer, tests, fresh = await self._through(reds, texts)
         how = "imported anew" if fresh else "in new code"
         again: Sequence[str] = ()
         if judgement.word == "survived" and not fresh:
-            again = mutant.reds
+            again = [one for one in reds if self.took[one].seconds < _QUICK_S]
         elif judgement.word == "timeout":
             again = tests
         elif judgement.word == "killed" and is_sampled(mutant.id):
@@ -113,8 +122,25 @@ class _Sweep:
         if again:
             how += ", and again cold"
             judgement, answer = await self._again(again, texts, judgement)
+        if judgement.word == "survived":
+            why = f"{len(reds)} of {len(mutant.reds)} tests stayed green"
+            judgement = Judgement("survived", why)
+        for one in judgement.killers:
+            self.killed.setdefault(mutant.rule, []).insert(0, one)
         output = "\n".join(item.text for item in answer.items.values() if item.text)
         return Verdict(mutant, judgement, patch, output, answer.exit, answer.seconds, how)
+
+    def _affordable(self, mutant: Generated) -> Sequence[str]:
+        """Give its tests within the budget: first those that have killed beside it."""
+        before = [one for one in self.killed.get(mutant.rule, ()) if one in mutant.reds]
+        tests: list[str] = []
+        seconds = 0.0
+        for one in dict.fromkeys((*before[:_FIRST_BATCH], *mutant.reds)):
+            seconds += self.took[one].seconds
+            if tests and seconds > self.budget:
+                break
+            tests.append(one)
+        return tests
 
     async def _through(
         self, reds: Sequence[str], texts: Mapping[str, str]
