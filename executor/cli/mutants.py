@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from executor.cli import signals, sweep, working
+from executor.cli import mutant_reports, papers, signals, sweep, working
 from executor.cli.output import note, print_json, printable, say, styled, warn
 from executor.cli.projects import STALE, VOID, declared
 from executor.cli.signals import NOTHING_HAPPENED, Interrupted
@@ -53,6 +53,7 @@ command.add_command(sweep.command)
 @click.option("--shard", "shard_text", metavar="I/N", default="1/1", help="The I-th of N parts.")
 @click.option("--packet", metavar="DIR", help="Leave what others need to check the run.")
 @click.option("--json", "as_json", is_flag=True, help="Print the verdicts as one JSON object.")
+@mutant_reports.options
 def run(
     families: tuple[str, ...],
     rules: tuple[str, ...],
@@ -85,6 +86,7 @@ def run(
     """
     from executor.testing.mutation import packet as packets
     from executor.testing.mutation import running
+    from executor.testing.mutation.reports.entries import standing
 
     top, settings, files = declared()
     shard = _shard(shard_text)
@@ -110,12 +112,15 @@ def run(
             )
         )
 
-    try:
-        working.run(work)
-    except Interrupted:
-        note(f"interrupted; {len(done)} of {len(part)} mutants had a verdict.")
-        return NOTHING_HAPPENED
-    [outcome] = outcomes
+    with papers.opened(mutant_reports.wanted()) as opened:
+        try:
+            working.run(work)
+        except Interrupted:
+            note(f"interrupted; {len(done)} of {len(part)} mutants had a verdict.")
+            return NOTHING_HAPPENED
+        [outcome] = outcomes
+        found = standing("declared mutants", outcome, mutant_reports.reader(top))
+        written = mutant_reports.write(opened, found)
     if packet is not None:
         packets.write(
             Path(packet), outcome, manifest, version=version("sealed-executor"),
@@ -126,8 +131,9 @@ def run(
     if as_json:
         print_json(_facts(outcome))
     else:
+        mutant_reports.annotate(found)
         _summary(outcome)
-    return code
+    return code if written else code or 1
 
 
 @command.command("check", short_help="See that every edit applies and every test is there.")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from executor.cli import signals, working
+from executor.cli import mutant_reports, papers, signals, working
 from executor.cli.output import note, print_json, printable, say, styled, warn
 from executor.cli.projects import VOID, project
 from executor.cli.signals import NOTHING_HAPPENED, Interrupted
@@ -15,6 +15,7 @@ from executor.cli.signals import NOTHING_HAPPENED, Interrupted
 if TYPE_CHECKING:
     from executor.testing.mutation.campaign import Campaign, Score
     from executor.testing.mutation.generating import Generated
+    from executor.testing.mutation.settings import Settings, Thresholds
     from executor.testing.mutation.verdicts import Verdict
 
 
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     help="Mutants that run at the same time.  [default: one for each processor]",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the verdicts as one JSON object.")
+@mutant_reports.options
 def command(
     paths: tuple[str, ...],
     functions: tuple[str, ...],
@@ -76,7 +78,9 @@ def command(
       70  the run means nothing: the no-op or the edit that must die went wrong
     """
     from executor.testing.mutation import campaign
+    from executor.testing.mutation.judging import DETECTED
     from executor.testing.mutation.known import write_killers
+    from executor.testing.mutation.reports import entries
 
     found = project()
     mutants = _generated(found)
@@ -98,7 +102,7 @@ def command(
 
     def told(verdict: "Verdict") -> None:
         done.append(verdict)
-        if verdict.judgement.word not in campaign.DETECTED:
+        if verdict.judgement.word not in DETECTED:
             warn("\n".join(_words(verdict)))
         if not len(done) % 100:
             note(f"{len(done)} of {len(chosen)}")
@@ -116,12 +120,18 @@ def command(
             )
         )  # fmt: skip
 
-    try:
-        working.run(work)
-    except Interrupted:
-        note(f"interrupted; {len(done)} of {len(chosen)} mutants had a verdict.")
-        return NOTHING_HAPPENED
-    [result] = results
+    with papers.opened(mutant_reports.wanted()) as opened:
+        try:
+            working.run(work)
+        except Interrupted:
+            note(f"interrupted; {len(done)} of {len(chosen)} mutants had a verdict.")
+            return NOTHING_HAPPENED
+        [result] = results
+        standing = entries.standing(
+            "generated mutants", result.outcome, mutant_reports.reader(found.top),
+            ignored=result.ignored, thresholds=_lowest(found.settings),
+        )  # fmt: skip
+        written = mutant_reports.write(opened, standing)
     if record and not result.outcome.void:
         alive = {one.id for one in mutants}
         tried = {one.id for one in chosen}
@@ -132,8 +142,9 @@ def command(
     if as_json:
         print_json(_facts(result))
     else:
+        mutant_reports.annotate(standing)
         _summary(result)
-    return code
+    return code if written else code or 1
 
 
 def _generated(found: Any) -> "Sequence[Generated]":
@@ -156,6 +167,11 @@ def _holding(
 ) -> list[bool]:
     """Say of each score whether it is enough; a part of the mutants says nothing of a package."""
     return [one.holds for one in scores] if len(chosen) == len(all_) else [True]
+
+
+def _lowest(settings: "Settings") -> "Thresholds":
+    """Give the thresholds of the package that breaks first: a report has room for one."""
+    return min(settings.generated.values(), key=lambda one: one.break_)
 
 
 def _is_in(name: str, path: str) -> bool:

@@ -1,17 +1,16 @@
 """Verify: run rules' scenarios against the real executor, or against another implementation."""
 
-import contextlib
 import os
 import shlex
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from executor.cli import signals, working
+from executor.cli import papers, signals, working
 from executor.cli.output import note, print_json, printable, say, warn
 from executor.cli.signals import NOTHING_HAPPENED, Interrupted
 from executor.problems import Faulty, Problem
@@ -91,7 +90,7 @@ def command(
         files, chosen = _selected(paths, expression, families)
     except Faulty as faulty:
         return _not_valid(faulty.problems, as_json)
-    with _opened({"--junit": junit, "--html": html}) as papers:
+    with papers.opened({"--junit": junit, "--html": html}) as opened:
         if keep is not None:
             _make_directory(keep)
         run = _Run(files, chosen, jobs or len(os.sched_getaffinity(0)), words, keep)
@@ -107,7 +106,7 @@ def command(
         holds = _holds(run.outcome, ours=words is None)
         code = 0 if holds else 1
         signals.settle(code)
-        written = _write(run.outcome, papers)
+        written = papers.write(opened, _reports(run.outcome))
     _tell(run.outcome, holds, as_json)
     return code if written else code or 1
 
@@ -218,25 +217,6 @@ def _target(given: str) -> list[str]:
     return [head, *(os.path.abspath(word) if os.path.isfile(word) else word for word in rest)]
 
 
-@contextlib.contextmanager
-def _opened(wanted: Mapping[str, str | None]) -> Iterator[dict[str, Any]]:
-    """Open the reports before anything runs; what an earlier run wrote is gone from then on."""
-    paths = [os.path.realpath(path) for path in wanted.values() if path is not None]
-    if len(set(paths)) < len(paths):
-        raise click.UsageError("Two reports cannot be written into one file.")
-    with contextlib.ExitStack() as papers:
-        opened = {}
-        for option, path in wanted.items():
-            if path is None:
-                continue
-            try:
-                opened[option] = papers.enter_context(open(path, "wb", buffering=0))
-            except OSError as failed:
-                said = f"{path!r} cannot be written: {failed.strerror}."
-                raise click.BadParameter(said, param_hint=f"'{option}'") from None
-        yield opened
-
-
 def _make_directory(path: str) -> None:
     try:
         os.makedirs(path, exist_ok=True)
@@ -258,20 +238,13 @@ def _holds(outcome: "Outcome", *, ours: bool) -> bool:
     return not (lacking and ours and os.environ.get("CI") == "true")
 
 
-def _write(outcome: "Outcome", papers: Mapping[str, Any]) -> bool:
-    """Write the reports; say whether all of them were."""
+def _reports(outcome: "Outcome") -> "dict[str, Callable[[], bytes]]":
     from executor.testing.reports import html, junit
 
-    written = True
-    for option, paper in papers.items():
-        report = junit.report(outcome) if option == "--junit" else html.report(outcome).encode()
-        try:
-            while report:
-                report = report[paper.write(report) :]
-        except OSError as failed:
-            note(printable(f"{paper.name} could not be written: {failed.strerror}."))
-            written = False
-    return written
+    return {
+        "--junit": lambda: junit.report(outcome),
+        "--html": lambda: html.report(outcome).encode(),
+    }
 
 
 def _tell(outcome: "Outcome", holds: bool, as_json: bool) -> None:

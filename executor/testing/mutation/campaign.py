@@ -5,6 +5,7 @@ trace of the whole suite, which takes as long as the suite does.
 """
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,17 +13,18 @@ from pathlib import Path
 from executor.problems import Problem
 from executor.testing.mutation import generating, tracing, tree
 from executor.testing.mutation.generating import Generated
-from executor.testing.mutation.judging import Judgement
+from executor.testing.mutation.judging import DETECTED, Judgement
 from executor.testing.mutation.known import Equivalents
 from executor.testing.mutation.settings import Settings, Thresholds
 from executor.testing.mutation.slot import Item, WorkerGone
 from executor.testing.mutation.sweeping import sweep
 from executor.testing.mutation.verdicts import Outcome, Told, Verdict
 
-DETECTED = ("killed", "timeout")
-"""A mutant that never ends is found out too, by whoever waits for it."""
 _KNOWN_S = 2.0
 """What is allowed for a known killer that was not timed: its limit is the least there is."""
+
+
+_MESSAGE = re.compile(r"""\s*(?:\w+=)?f?(["']).* .*\1,?\s*""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +184,10 @@ def _scores(verdicts: Sequence[Verdict], settings: Settings) -> Iterator[Score]:
 
 
 def _is_message(mutant: Generated) -> bool:
-    return mutant.operator == "SimpleString" and " " in mutant.original
+    """Say whether an edit changes, or leaves out, a literal with a blank in it."""
+    if mutant.operator == "SimpleString":
+        return " " in mutant.original
+    return mutant.operator == "Call" and _MESSAGE.fullmatch(mutant.original) is not None
 
 
 def _is_in(name: str, package: str) -> bool:

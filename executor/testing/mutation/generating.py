@@ -6,12 +6,13 @@ Module-level code is left to declared mutants: it runs at import, before any tes
 """
 
 import ast
-import bisect
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from executor.testing.mutation.edits import difference
 
 FOR_DEVELOPERS = "pip install 'sealed-executor[mutants]'"
 
@@ -28,7 +29,6 @@ class Generated:
         id: stays the same as long as its function and the edit do, wherever they move.
         function: the qualified name of the innermost function around it.
         operator: the kind of syntax that it changes, by its name in libcst.
-        line, column: where it begins, both from 1; ``end_line`` and ``end_column`` where it ends.
     """
 
     id: str
@@ -39,10 +39,6 @@ class Generated:
     end: int
     original: str
     replacement: str
-    line: int
-    column: int
-    end_line: int
-    end_column: int
     reds: tuple[str, ...] = ()
     """The tests that could be red for it, the quickest first."""
     each = False
@@ -83,14 +79,8 @@ def generated(file: str, source: str) -> list[Generated]:
         digest = hashlib.sha256(about.encode()).hexdigest()[:10]
         seen[digest] += 1
         number = "" if seen[digest] == 1 else f"-{seen[digest]}"
-        line, column = places.line(start)
-        end_line, end_column = places.line(end)
-        found.append(
-            Generated(
-                f"{file}:{function}:{digest}{number}", file, function, operator, start, end,
-                original, replacement, line, column, end_line, end_column,
-            )
-        )  # fmt: skip
+        name = f"{file}:{function}:{digest}{number}"
+        found.append(Generated(name, file, function, operator, start, end, original, replacement))
     return found
 
 
@@ -186,49 +176,8 @@ class _Part:
         changed = self._code([part])
         if changed == self._text:
             return None
-        start, end, replacement = _difference(self._text, changed)
+        start, end, replacement = difference(self._text, changed)
         return start + self._shift, end + self._shift, replacement
-
-
-def _difference(before: str, after: str) -> tuple[int, int, str]:
-    """Give start and end of what is replaced in ``before``, and what stands there in ``after``."""
-    least = min(len(before), len(after))
-    start = _common(before, after, least)
-    tail = _common(before[::-1], after[::-1], least - start)
-    start, tail = _whole_words(before, after, start, tail)
-    return start, len(before) - tail, after[start : len(after) - tail]
-
-
-def _whole_words(before: str, after: str, start: int, tail: int) -> tuple[int, int]:
-    """Widen a difference to whole words: readers see ``==`` become ``!=``, not ``=`` ``!``."""
-
-    def joins(left: str, right: str) -> bool:
-        both = left + right
-        return both.isidentifier() or all(one in "<>=!+-*/%&|^~" for one in both)
-
-    while start and (
-        joins(before[start - 1], before[start : start + 1] or " ")
-        or joins(before[start - 1], after[start : start + 1] or " ")
-    ):
-        start -= 1
-    while tail and (
-        joins(before[len(before) - tail - 1], before[-tail])
-        or joins(after[len(after) - tail - 1], after[-tail])
-    ):
-        tail -= 1
-    return start, tail
-
-
-def _common(one: str, other: str, most: int) -> int:
-    """Count the characters at the start that two texts share."""
-    low, high = 0, most
-    while low < high:
-        middle = (low + high + 1) // 2
-        if one[:middle] == other[:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
 
 
 # -- where -----------------------------------------------------------------------------------------
@@ -245,11 +194,6 @@ class _Places:
             self._starts.append(self._starts[-1] + len(line))
         self._lines = source.splitlines(keepends=True)
         self.functions = [(name, self._span(node)) for name, node in _functions(ast.parse(source))]
-
-    def line(self, offset: int) -> tuple[int, int]:
-        """Give line and column of an offset, both from 1."""
-        at = max(0, bisect.bisect_right(self._starts, offset) - 1)
-        return at + 1, offset - self._starts[at] + 1
 
     def function(self, start: int, end: int) -> str | None:
         """Name the innermost function whose body holds this; decorators and defaults are not it."""

@@ -15,6 +15,8 @@ Word = Literal[
 collection or syntax, or the file was never read. ``unstable``: a control or a repeat disagrees."""
 BROKEN_CODE = frozenset({"ImportError", "SyntaxError", "NameError"})
 """What an edit raises that is no program any more; `NameError` is a slip in the edit."""
+DETECTED = ("killed", "timeout")
+"""A generated mutant that never ends is found out too, by whoever waits for it."""
 LIMIT_TIMES, LIMIT_LEAST_S = 5.0, 10.0
 
 

@@ -38,12 +38,12 @@ class Trace(msgspec.Struct, frozen=True):
     imported: frozenset[str]
 
     def tests(self, file: str, function: str) -> list[str]:
-        """Give the tests that could be red if a function is changed, the quickest first."""
+        """Give the tests that could be red if a function is changed, the quickest first.
+
+        What ran at import could have left something to every test.
+        """
         name = f"{file}:{function}"
-        found = set(self.entered.get(name, ()))
-        if name in self.imported:
-            beside = (tests for one, tests in self.entered.items() if one.startswith(f"{file}:"))
-            found = found.union(*beside)
+        found = self.seconds if name in self.imported else self.entered.get(name, ())
         return sorted(found, key=lambda one: (self.seconds[one], one))
 
 

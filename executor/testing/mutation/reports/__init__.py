@@ -1,0 +1,1 @@
+"""Reports: what became of mutants, for viewers, CI servers and people. Each is a pure function."""
