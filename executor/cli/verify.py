@@ -51,6 +51,7 @@ _FAMILIES_SHOWN = 20
 @click.option("--json", "as_json", is_flag=True, help="Print the report as one JSON object.")
 @click.option("--junit", metavar="FILE", help="Write a JUnit report, for CI servers.")
 @click.option("--html", metavar="FILE", help="Write a report for browsers, as one file.")
+@click.option("--strict", is_flag=True, help="Fail also where a case is unsupported or skipped.")
 @click.option("--keep", metavar="DIR", help="Keep the files of cases that did not pass in there.")
 def command(
     paths: tuple[str, ...],
@@ -62,13 +63,15 @@ def command(
     junit: str | None,
     html: str | None,
     keep: str | None,
+    strict: bool,
 ) -> int:
     """Run the scenarios of spec files with real processes, each beside its control.
 
     A PATH is a spec file, or a directory of them. Without one our own rules are tested on this
     machine. Before anything else the harness is shown a target that lies, and must find it out.
-    What a target cannot do is unsupported, and what the machine lacks is skipped: neither counts
-    as passed, and with CI=true in the environment both fail a run against the executor itself.
+    What a target cannot do is unsupported, and for what is skipped the machine lacks something:
+    neither counts as passed. Both fail a run that is --strict; against the executor itself,
+    unsupported always does, and skipped with CI=true in the environment.
 
     \b
     Example:
@@ -85,6 +88,8 @@ def command(
       5   it was interrupted
       70  the harness did not find a planted fault: believe no verdict
     """
+    from executor.testing.reports import terminal
+
     words = None if target is None else _target(target)
     try:
         files, chosen = _selected(paths, expression, families)
@@ -99,11 +104,14 @@ def command(
         except Interrupted:
             if as_json:
                 raise
+            for verdict in run.told:
+                if verdict.word in ("broken", "failed"):
+                    warn("\n".join(terminal.about(verdict)))
             note(f"interrupted; {len(run.told)} of {run.total} cases had come to their end.")
             return NOTHING_HAPPENED
         if run.missed:
             return _harness_fault(run.missed, as_json)
-        holds = _holds(run.outcome, ours=words is None)
+        holds = _holds(run.outcome, ours=words is None, strict=strict)
         code = 0 if holds else 1
         signals.settle(code)
         written = papers.write(opened, _reports(run.outcome))
@@ -230,12 +238,13 @@ def _make_directory(path: str) -> None:
 # -- what came of it -------------------------------------------------------------------------------
 
 
-def _holds(outcome: "Outcome", *, ours: bool) -> bool:
+def _holds(outcome: "Outcome", *, ours: bool, strict: bool) -> bool:
     counts = outcome.counts
     if counts["failed"] or counts["broken"] or not counts["passed"]:
         return False
-    lacking = counts["unsupported"] + counts["skipped"]
-    return not (lacking and ours and os.environ.get("CI") == "true")
+    if counts["unsupported"] and (ours or strict):  # we can do all that there is a word for
+        return False
+    return not (counts["skipped"] and (strict or (ours and os.environ.get("CI") == "true")))
 
 
 def _reports(outcome: "Outcome") -> "dict[str, Callable[[], bytes]]":

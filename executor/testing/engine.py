@@ -5,7 +5,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -73,7 +73,10 @@ async def run_case(setting: Setting, case: Case, keep: Path | None = None) -> Ve
         return Verdict(case, "skipped", why=lacking)
     home = Path(tempfile.mkdtemp(prefix="executor-"))
     try:
-        verdict = await _run(setting, case, House(home / "house"))
+        try:
+            verdict = await _run(setting, case, House(home / "house"))
+        except Exception as fault:  # of a task beside: no case takes another with it
+            verdict = Verdict(case, "broken", why=_told(fault))
         verdict = replace(verdict, seconds=time.monotonic() - began)
         if keep is not None and verdict.word != "passed":
             place = keep / Path(case.file.path).stem / case.id
@@ -82,7 +85,8 @@ async def run_case(setting: Setting, case: Case, keep: Path | None = None) -> Ve
             verdict = replace(verdict, kept=str(place))
         return verdict
     finally:
-        _remove(home)
+        with suppress(OSError):  # something writes there still: what is left is no finding
+            _remove(home)
 
 
 async def run_all(
@@ -146,7 +150,14 @@ async def _judged(scene: Scene) -> Verdict:
     except (Broken, Gone) as fault:
         return Verdict(scene.case, "broken", why=str(fault))
     except Exception as fault:
-        return Verdict(scene.case, "broken", why=f"{type(fault).__name__}: {fault}")
+        return Verdict(scene.case, "broken", why=_told(fault))
+
+
+def _told(fault: BaseException) -> str:
+    """Say what went wrong, in whatever it is wrapped."""
+    while isinstance(fault, BaseExceptionGroup):
+        fault = fault.exceptions[0]
+    return f"{type(fault).__name__}: {fault}"
 
 
 async def _play(scene: Scene) -> Verdict:
@@ -173,7 +184,7 @@ async def _play(scene: Scene) -> Verdict:
         else:
             failures += [_failure(case, key, miss) for miss in misses]
     if failures:
-        return Verdict(case, "failed", tuple(failures))
+        return Verdict(case, "failed", tuple(failures), why=scene.last_words())
     if unseen:
         return Verdict(case, "unsupported", why="; ".join(unseen))
     return Verdict(case, "passed")

@@ -48,6 +48,16 @@ def content(given: Content) -> bytes | None:
     return None
 
 
+def kind(path: Path) -> str | None:
+    """Say what stands at a path, without following it; ``None`` where nothing does."""
+    if path.is_symlink():
+        return f"a link to {os.readlink(path)}"
+    if not path.exists():
+        return None
+    kinds = {"a file": path.is_file, "a directory": path.is_dir, "a FIFO": path.is_fifo}
+    return next((name for name, holds in kinds.items() if holds()), "something else")
+
+
 def put(path: Path, given: Content) -> None:
     """Make what is given at ``path``, where nothing is yet; directories above it are made."""
     path.parent.mkdir(parents=True, exist_ok=True)

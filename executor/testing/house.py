@@ -176,6 +176,10 @@ class House:
         draft.write_text(text, encoding="utf-8")
         draft.replace(self.plans / name)
 
+    def has(self, name: str) -> bool:
+        """Say whether a fake stands in the place of this command."""
+        return (self.records / name).is_dir()
+
     def program(self, name: str, script: str) -> Path:
         """Put a Python script into the trusted directory as a command."""
         path = self.bin / name

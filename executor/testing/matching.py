@@ -45,6 +45,14 @@ def word_of(expected: Any) -> str | None:
     return None
 
 
+def is_about_number(expected: Any) -> bool:
+    """Say whether an expectation is one of a number: one itself, or a word about one."""
+    word = word_of(expected)
+    if word is None:
+        return _is_number(expected)
+    return word in ("$least", "$most") or (word == "$not" and is_about_number(expected[word]))
+
+
 def compare(
     expected: Any, actual: Any, path: tuple[str | int, ...] = (), *, exact: bool = True
 ) -> Iterator[Mismatch]:

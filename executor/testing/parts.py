@@ -18,12 +18,17 @@ import msgspec
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One key of a scenario: the type of its value, what it does, and what is said of it."""
+    """One key of a scenario: the type of its value, what it does, and what is said of it.
+
+    ``named`` says of an expectation that its keys are names: no word can stand in their place, and
+    without one nothing is expected.
+    """
 
     key: str
     type: Any
     act: Callable[..., Any]
     doc: str
+    named: bool = False
 
 
 @cache
@@ -38,7 +43,13 @@ def parts(package: str) -> dict[str, Part]:
     for entry in pkgutil.iter_modules(home.__path__):
         module = importlib.import_module(f"{package}.{entry.name}")
         key = entry.name.rstrip("_").replace("_", "-")
-        found[key] = Part(key, module.Value, module.act, inspect.getdoc(module) or "")
+        found[key] = Part(
+            key,
+            module.Value,
+            module.act,
+            inspect.getdoc(module) or "",
+            getattr(module, "NAMED", False),
+        )
     return found
 
 

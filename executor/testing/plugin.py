@@ -1,8 +1,8 @@
 """Plugin: spec files as pytest items, ``file.yaml::scenario`` and ``file.yaml::scenario[control]``.
 
 pytest loads this in every run of everybody who has us installed, so that it imports nothing but
-pytest before it has met a spec. A case that cannot be run here is skipped with the reason; under
-``CI=true`` it fails, because there nothing may be lacking.
+pytest before it has met a spec. A case for which this machine lacks something is skipped with the
+reason; under ``CI=true`` it fails, because there nothing may be lacking.
 """
 
 import os
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> "SpecItems | None":
-    """Take a YAML file that begins as a spec does."""
-    if file_path.suffix != ".yaml":
+    """Take a YAML file that calls itself a spec."""
+    if file_path.suffix not in (".yaml", ".yml"):
         return None
     from executor.testing.recognising import is_spec
 
@@ -80,7 +80,7 @@ class CaseItem(pytest.Item):
 
         from executor.testing.reports.terminal import about
 
-        if verdict.word in ("unsupported", "skipped") and os.environ.get("CI") != "true":
+        if verdict.word == "skipped" and os.environ.get("CI") != "true":
             pytest.skip(f"{self.case.where}: {verdict.why}")
         raise Unmet(click.unstyle("\n".join(about(verdict))))
 

@@ -134,12 +134,18 @@ class Scene:
             if not frozen:  # a target that freezes nothing has nothing that could be altered
                 raise Unsupported(f"{self.runs[owner].target.name} tells of no frozen copy")
         if owner in self.answers and key:
-            found: Any = self.answers[owner]
-            for step in key.split("."):
-                found = found.get(step) if isinstance(found, Mapping) else None
-            return found
+            return self._part(owner, key)
         known = [*places, *(f"{one}.attempt" for one in self.answers)]
         raise Broken(f"{self.case.where}: nothing is known of ${{{name}}}; known: {known}")
+
+    def _part(self, owner: str, key: str) -> Any:
+        found: Any = self.answers[owner]
+        for step in key.split("."):
+            if not isinstance(found, Mapping) or step not in found:
+                fault = f"the answer to {owner!r} has no {key!r}"
+                raise Broken(fault) if self.setting.command is None else Unsupported(fault)
+            found = found[step]
+        return found
 
     # -- targets ------------------------------------------------------------------------------
 
@@ -203,8 +209,9 @@ class Scene:
         run = self.runs.get(str(params.get("run")))
         if method != "paused" or run is None:
             return
-        run.held_at = str(params["point"])
-        run.frozen = params.get("frozen") or {}
+        frozen = params.get("frozen")
+        run.held_at = str(params.get("point"))
+        run.frozen = frozen if isinstance(frozen, dict) else {}
         run.move()
 
     # -- runs ---------------------------------------------------------------------------------
@@ -241,8 +248,8 @@ class Scene:
                 answer = await run.target.call("run", run=run.name, request=request, pause=pause)
             self.told(run.name, answer)
             run.answer = answer
-        except Gone:
-            run.answer = {"status": "gone"}
+        except Gone as gone:
+            run.answer = {"status": "gone", "because": str(gone)}
             self.told(run.name, run.answer)
         except (Unsupported, Broken) as fault:
             run.fault = fault
@@ -256,6 +263,17 @@ class Scene:
             self.names.append(name)
         self.answers[name] = answer
 
+    def answer(self, name: str) -> Answer:
+        """Give the answer to a step.
+
+        Raises:
+            Broken: no step has this name, or none that is answered.
+        """
+        if name not in self.answers:
+            known = ", ".join(self.names)
+            raise Broken(f"nothing was asked for as {name!r}; known: {known or 'nothing'}")
+        return self.answers[name]
+
     def last_answer(self) -> Answer:
         """Give the answer to what was asked for last."""
         if not self.names:
@@ -266,6 +284,11 @@ class Scene:
         """Give what the fake that was started last recorded; nothing, if none was."""
         records = self.house.recorded()
         return records[-1] if records else _NOTHING
+
+    def last_words(self) -> str:
+        """Say why a run has no answer, where its process ended by itself."""
+        gone = (one for one in self.answers.values() if one.get("status") == "gone")
+        return next((str(one.get("because", "")) for one in gone), "")
 
     def left(self) -> int:
         """Count the processes of the commands that are there."""

@@ -17,7 +17,7 @@ from executor.plain_yaml import Path as Place
 from executor.problems import Faulty, Problem, problem_at, read, shape_problems
 from executor.testing import matching, parts
 from executor.testing.merging import joined
-from executor.testing.recognising import is_spec
+from executor.testing.recognising import specs_below
 
 if TYPE_CHECKING:
     Given: TypeAlias = msgspec.Struct
@@ -181,7 +181,7 @@ def parse_spec(source: bytes, path: str) -> SpecFile:
 
 
 def read_specs(paths: Iterable[Path | str]) -> list[SpecFile]:
-    """Read files, and every ``*.yaml`` of directories that is a spec.
+    """Read files, and every file of directories that calls itself a spec.
 
     Raises:
         Faulty: with every problem of every file; an id that two rules or two scenarios of a file
@@ -240,7 +240,7 @@ def _steps(scenario: Scenario) -> tuple[Step, ...]:
 def _files(paths: Iterable[Path | str]) -> Iterator[Path]:
     for path in map(Path, paths):
         if path.is_dir():
-            yield from (one for one in sorted(path.rglob("*.yaml")) if is_spec(one))
+            yield from specs_below(path)
         else:
             yield path
 
@@ -321,28 +321,30 @@ def _scenario_problems(
 
 def _says_allowed(expected: Mapping[str, Any]) -> bool:
     """Say whether a program that only crashes, or refuses everything, would be found out."""
-    ran = any(_is_more_than_nothing(expected.get(key)) for key in ("runs", "sent"))
-    return ran or any(status in ALLOWED for status in _statuses(expected))
+    told = [expected.get("told", {}), *expected.get("answers", {}).values()]
+    receipts = [one or {} for one in expected.get("receipt", {}).values()]
+    return (
+        any(isinstance(one, Mapping) and one.get("status") in ALLOWED for one in told)
+        or any(one.get("predicate.result.status") in ALLOWED for one in receipts)
+        or any(_is_some(expected.get("tally", {}).get(status)) for status in ALLOWED)
+        or any(_is_some(expected.get(key)) for key in ("runs", "sent"))
+    )
 
 
-def _is_more_than_nothing(expected: Any) -> bool:
-    if isinstance(expected, list):
-        return bool(expected)
-    return isinstance(expected, int) and expected > 0
-
-
-def _statuses(value: Any) -> Iterator[Any]:
-    """Find every status that is expected, and every count of one."""
-    if isinstance(value, Mapping):
-        for key, inner in value.items():
-            if key == "status":
-                yield inner
-            if key in ALLOWED and inner not in (0, None):
-                yield key
-            yield from _statuses(inner)
-    elif isinstance(value, list | tuple):
-        for inner in value:
-            yield from _statuses(inner)
+def _is_some(expected: Any) -> bool:
+    """Say whether a count, or a list, is expected to be more than none."""
+    match expected:
+        case bool():
+            return False
+        case int() | float():
+            return expected > 0
+        case list() | tuple():
+            return bool(expected)
+        case Mapping() if word := matching.word_of(expected):
+            return word in ("$least", "$length") and _is_some(expected[word])
+        case Mapping():
+            return any(map(_is_some, expected.values()))
+    return False
 
 
 def _step_problems(steps: Sequence[Step], place: Place, at: Any) -> Iterator[Problem]:
@@ -366,9 +368,25 @@ def _then_problems(then: Then, place: Place, at: Any) -> Iterator[Problem]:
     expected = parts.chosen(then)
     if not expected:
         yield at(place, "nothing is expected", "Write what must come of it")
+    known = parts.parts("executor.testing.then")
     for key, value in expected.items():
         for path, found in matching.faults(value, (key,)):
             yield at((*place, *path), found, f"Write one of: {', '.join(matching.WORDS)}")
+        if known[key].named:
+            yield from _name_problems(value, (*place, key), at)
+            for name, inner in value.items():
+                if key in ("answers", "receipt", "nowhere") and inner is not None:
+                    yield from _name_problems(inner, (*place, key, name), at)
+
+
+def _name_problems(value: Any, place: Place, at: Any) -> Iterator[Problem]:
+    """See that something is expected of something: words have no meaning where names stand."""
+    if not value:
+        yield at(place, "nothing is expected", "Write what must come of it, or leave it out")
+    for name in value if isinstance(value, Mapping) else ():
+        if name in matching.WORDS:
+            found = f"{name!r} stands where a name does"
+            yield at((*place, name), found, "Write it as the value of a name")
 
 
 def _twice(files: Sequence[SpecFile]) -> Iterator[Problem]:

@@ -115,11 +115,16 @@ class Target:
             raise self._fault
         if waiting.message is None:
             raise Gone(f"it ended before it answered {method!r}{self.last_words()}")
-        if error := waiting.message.get("error"):
-            if error.get("code") == _METHOD_NOT_FOUND:
-                raise Unsupported(f"{self.name} does not know {method!r}")
-            raise Broken(f"{method!r} failed: {error.get('message')}{self.last_words()}")
+        if "error" in waiting.message:
+            raise self._refused(method, waiting.message["error"])
         return waiting.message.get("result")
+
+    def _refused(self, method: str, error: Any) -> Exception:
+        if not isinstance(error, dict):
+            return Broken(f"{method!r} failed: {error!r}{self.last_words()}")
+        if error.get("code") == _METHOD_NOT_FOUND and method not in self.can:
+            return Unsupported(f"{self.name} does not know {method!r}")
+        return Broken(f"{method!r} failed: {error.get('message')}{self.last_words()}")
 
     async def serve(self) -> None:
         """Take in what it says until it has ended. A fault of it is told by `call`."""
@@ -141,13 +146,13 @@ class Target:
 
     def _take(self, line: bytes) -> None:
         try:
-            message = json.loads(line)
-            number = message.get("id")
-        except (ValueError, AttributeError):
+            message = msgspec.json.decode(line, type=dict[str, Any])
+        except (msgspec.DecodeError, RecursionError):
             raise Broken(f"no JSON-RPC: {line[:200]!r}{self.last_words()}") from None
-        if number is None and "method" in message:
-            self.heard(message["method"], message.get("params", {}))
-        elif waiting := self._waiting.pop(number, None):
+        number, params = message.get("id"), message.get("params", {})
+        if number is None and "method" in message and isinstance(params, dict):
+            self.heard(message["method"], params)
+        elif isinstance(number, int) and (waiting := self._waiting.pop(number, None)):
             waiting.message = message
             waiting.done.set()
         else:
@@ -169,8 +174,14 @@ class Target:
     # -- its process --------------------------------------------------------------------------
 
     def left(self) -> list[psutil.Process]:
-        """Give the processes below its supervisor, without itself."""
-        if self._supervisor is None:
+        """Give the processes below its supervisor, without itself.
+
+        Raises:
+            Broken: the supervisor has gone before it, so that nobody knows what it left.
+        """
+        if self._supervisor is None or not self._supervisor.is_running():
+            if self._process is not None and self._process.is_running():
+                raise Broken(f"the process above {self.name} has gone, and what was left with it")
             return []
         try:
             below = self._supervisor.children(recursive=True)
@@ -199,7 +210,10 @@ class Target:
     def end(self) -> None:
         """Kill it and all that it left."""
         self._wire.socket.close()
-        for one in (*self.left(), self._process, self._supervisor):
+        left: list[psutil.Process] = []
+        with suppress(Broken):
+            left = self.left()
+        for one in (*left, self._process, self._supervisor):
             if one is not None:
                 with suppress(psutil.NoSuchProcess):
                     one.kill()

@@ -32,7 +32,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What came of one case. ``why`` is for the words that are neither passed nor failed."""
+    """What came of one case. ``why`` says what the failures alone do not."""
 
     case: Case
     word: Word

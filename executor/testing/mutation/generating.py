@@ -40,7 +40,7 @@ class Generated:
     original: str
     replacement: str
     reds: tuple[str, ...] = ()
-    """The tests that could be red for it, the quickest first."""
+    """The tests that could be red for it, the likeliest first."""
     each = False
     expect = "killed"
 

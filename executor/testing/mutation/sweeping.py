@@ -1,6 +1,6 @@
 """Sweeping: runs generated mutants. One red test is enough; which tests there are, a trace says.
 
-The quickest tests come first, in growing batches, and the first that goes red ends it. A test that
+The likeliest tests come first, in growing batches, and the first that goes red ends it. A test that
 killed must be green without the mutant. What survives them all is looked at again in an
 interpreter that has imported nothing; so is every timeout, alone, and a sample of the kills.
 """

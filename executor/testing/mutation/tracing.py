@@ -5,9 +5,9 @@ that has entered no function of a mutant cannot be red because of it.
 """
 
 import struct
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 
 import msgspec
@@ -24,7 +24,7 @@ _AT_IMPORT = 0
 Told = Callable[[int, int], None]
 
 
-class Trace(msgspec.Struct, frozen=True):
+class Trace(msgspec.Struct, frozen=True, dict=True):
     """What was seen.
 
     Attributes:
@@ -38,13 +38,19 @@ class Trace(msgspec.Struct, frozen=True):
     imported: frozenset[str]
 
     def tests(self, file: str, function: str) -> list[str]:
-        """Give the tests that could be red if a function is changed, the quickest first.
+        """Give the tests that could be red if a function is changed, the likeliest first.
 
-        What ran at import could have left something to every test.
+        A test that enters few functions looks closely at each. What ran at import could have left
+        something to every test.
         """
         name = f"{file}:{function}"
         found = self.seconds if name in self.imported else self.entered.get(name, ())
-        return sorted(found, key=lambda one: (self.seconds[one], one))
+        return sorted(found, key=lambda one: (self._breadth[one], self.seconds[one], one))
+
+    @cached_property
+    def _breadth(self) -> Counter[str]:
+        """Count the functions that each test enters."""
+        return Counter(test for tests in self.entered.values() for test in tests)
 
 
 async def trace(

@@ -6,6 +6,7 @@ from typing import Annotated
 import msgspec
 
 from executor.testing.scene import Scene
+from executor.testing.target import Broken
 
 
 class Value(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -18,6 +19,8 @@ class Value(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 async def act(scene: Scene, value: Value, name: str) -> None:  # noqa: ARG001
     """Change it."""
+    if (value.owner, value.mode) == (None, None):
+        raise Broken("neither a mode nor an owner: nothing would change")
     path = scene.house.root / scene.fill(value.file)
     if value.owner is not None:
         os.chown(path, value.owner, -1)

@@ -3,6 +3,7 @@
 import msgspec
 
 from executor.testing.scene import Scene
+from executor.testing.target import Broken
 from executor.units import Duration
 
 
@@ -18,6 +19,8 @@ class Value(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 async def act(scene: Scene, value: Value, name: str) -> None:  # noqa: ARG001
     """Move it, for every process that is there and for those to come."""
+    if value == Value():
+        raise Broken("the clock would stay as it is")
     scene.clock["passed_ms"] += _ms(value.passes)
     scene.clock["wall_ms"] += _ms(value.ahead) - _ms(value.back)
     scene.clock["boots"] += value.reboots

@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from executor.testing.scene import Scene
+from executor.testing.target import Broken
 
 
 class Value(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -21,6 +22,8 @@ class Value(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 async def act(scene: Scene, value: Value, name: str) -> None:  # noqa: ARG001
     """Wait."""
+    if value == Value():
+        raise Broken("nothing is waited for")
     house, value = scene.house, scene.fill(value)
 
     def so_far() -> bool:

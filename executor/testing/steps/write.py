@@ -9,6 +9,7 @@ import msgspec
 
 from executor.testing import files
 from executor.testing.scene import Scene
+from executor.testing.target import Broken
 
 
 class Value(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -25,6 +26,8 @@ async def act(scene: Scene, value: Value, name: str) -> None:  # noqa: ARG001
     """Write."""
     value = scene.fill(value)
     path = scene.house.root / value.file
+    if path.exists() and (value.content, value.append, value.truncate) == (None,) * 3:
+        raise Broken(f"{value.file} is there, and nothing of it would change")
     if not path.exists():
         files.put(path, value.content or value.append or "")
         return

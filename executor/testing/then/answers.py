@@ -3,10 +3,11 @@
 from collections.abc import Iterator
 from typing import Any
 
-from executor.testing.matching import MISSING, Mismatch, compare
+from executor.testing.matching import Mismatch, compare
 from executor.testing.scene import Scene
 
 Value = dict[str, dict[str, Any]]
+NAMED = True
 
 
 async def act(scene: Scene, value: Value) -> Iterator[Mismatch]:
@@ -14,5 +15,5 @@ async def act(scene: Scene, value: Value) -> Iterator[Mismatch]:
     return (
         miss
         for name, expected in value.items()
-        for miss in compare(expected, scene.answers.get(name, MISSING), (name,), exact=False)
+        for miss in compare(expected, scene.answer(name), (name,), exact=False)
     )

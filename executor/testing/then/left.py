@@ -6,12 +6,15 @@ nothing is.
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+from executor.testing import files
 from executor.testing.matching import Mismatch, compare
 from executor.testing.scene import Scene
 
 Value = dict[str, Any]
+NAMED = True
 
 
 async def act(scene: Scene, value: Value) -> Iterator[Mismatch]:
@@ -22,5 +25,12 @@ async def act(scene: Scene, value: Value) -> Iterator[Mismatch]:
             found[name] = scene.left()
         else:
             path = scene.house.root / name
-            found[name] = sorted(os.listdir(path)) if path.is_dir() else []
+            found[name] = _names(path)
     return compare(value, found)
+
+
+def _names(path: Path) -> list[str]:
+    if path.is_dir():
+        return sorted(os.listdir(path))
+    kind = files.kind(path)
+    return [] if kind is None else [f"({kind})"]

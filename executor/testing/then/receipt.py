@@ -10,13 +10,14 @@ from executor.testing.matching import MISSING, Mismatch, compare
 from executor.testing.scene import Scene
 
 Value = dict[str, dict[str, Any] | None]
+NAMED = True
 
 
 async def act(scene: Scene, value: Value) -> Iterator[Mismatch]:
     """Ask the target, and compare."""
     misses: list[Mismatch] = []
     for name, expected in value.items():
-        attempt = scene.answers.get(name, {}).get("receipt")
+        attempt = scene.answer(name).get("receipt")
         found = None if attempt is None else await scene.ask("receipt", attempt=attempt)
         if expected is None:
             misses += compare(None, found, (name,))

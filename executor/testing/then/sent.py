@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from executor.testing.matching import Mismatch, compare
+from executor.testing.matching import Mismatch, compare, is_about_number
 from executor.testing.scene import Scene
 
 Value = int | list[Any] | dict[str, Any]
@@ -12,4 +12,4 @@ Value = int | list[Any] | dict[str, Any]
 async def act(scene: Scene, value: Value) -> Iterator[Mismatch]:
     """Read the log."""
     lines = scene.house.sent()
-    return compare(value, len(lines) if isinstance(value, int) else lines)
+    return compare(value, len(lines) if is_about_number(value) else lines)

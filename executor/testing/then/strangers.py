@@ -6,6 +6,7 @@ from executor.testing.matching import Mismatch, compare
 from executor.testing.scene import Scene
 
 Value = dict[str, bool]
+NAMED = True
 
 
 async def act(scene: Scene, value: Value) -> Iterator[Mismatch]:
