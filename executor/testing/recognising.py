@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 SUFFIXES = (".yaml", ".yml")
-_SPEC = re.compile(rb"""^\{?["']?executor["']?[ \t]*:[ \t]*["']?spec/""", re.MULTILINE)
+_SPEC = re.compile(
+    rb"""^(?:\xef\xbb\xbf)?\{?["']?executor["']?[ \t]*:[ \t]*["']?spec/""", re.MULTILINE
+)
 
 
 def is_spec(path: Path) -> bool:

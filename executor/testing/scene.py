@@ -207,10 +207,10 @@ class Scene:
 
     def _heard(self, method: str, params: dict[str, Any]) -> None:
         run = self.runs.get(str(params.get("run")))
-        if method != "paused" or run is None:
+        point, frozen = params.get("point"), params.get("frozen")
+        if method != "paused" or run is None or not isinstance(point, str):
             return
-        frozen = params.get("frozen")
-        run.held_at = str(params.get("point"))
+        run.held_at = point
         run.frozen = frozen if isinstance(frozen, dict) else {}
         run.move()
 

@@ -150,8 +150,9 @@ class Target:
         except (msgspec.DecodeError, RecursionError):
             raise Broken(f"no JSON-RPC: {line[:200]!r}{self.last_words()}") from None
         number, params = message.get("id"), message.get("params", {})
-        if number is None and "method" in message and isinstance(params, dict):
-            self.heard(message["method"], params)
+        if number is None and "method" in message:
+            if isinstance(params, dict):
+                self.heard(message["method"], params)
         elif isinstance(number, int) and (waiting := self._waiting.pop(number, None)):
             waiting.message = message
             waiting.done.set()
@@ -179,8 +180,8 @@ class Target:
         Raises:
             Broken: the supervisor has gone before it, so that nobody knows what it left.
         """
-        if self._supervisor is None or not self._supervisor.is_running():
-            if self._process is not None and self._process.is_running():
+        if self._supervisor is None or not _lives(self._supervisor):
+            if self._process is not None and _lives(self._process):
                 raise Broken(f"the process above {self.name} has gone, and what was left with it")
             return []
         try:

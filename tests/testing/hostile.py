@@ -67,6 +67,25 @@ for line in sys.stdin:
                     ["sleep", "999"], stdin=-3, stdout=-3, stderr=-3, start_new_session=True
                 )
                 result = {"status": "delivered", "daemon": daemon.pid}
+            case "pauses-nowhere":
+                say('{"jsonrpc": "2.0", "method": "paused", "params": {"run": "first"}}')
+                say('{"jsonrpc": "2.0", "method": "paused", "params": [1]}')
+            case "answers-to-a-list":
+                say('{"jsonrpc": "2.0", "id": [1], "result": {}}')
+            case "talks-deep":
+                say("[" * 200_000)
+            case "kills-its-supervisor":
+                above = os.getppid()
+                os.kill(above, 9)
+                while os.getppid() == above:
+                    time.sleep(0.001)
+            case "fails-with-a-text":
+                say(json.dumps({"jsonrpc": "2.0", "id": number, "error": "boom"}))
+                continue
+            case "denies-what-it-declared":
+                no = {"code": -32601, "message": "Method not found"}
+                say(json.dumps({"jsonrpc": "2.0", "id": number, "error": no}))
+                continue
             case "fails":
                 error = {"code": -32000, "message": "it is on fire"}
                 say(json.dumps({"jsonrpc": "2.0", "id": number, "error": error}))

@@ -94,6 +94,10 @@ async def until_gone(mode: str) -> None:
         ("answers-what-nobody-asked", "an answer to nothing"),
         ("answer-is-a-list", "the answer to 'first' is no object: ['delivered']"),
         ("fails", "'run' failed: it is on fire"),
+        ("fails-with-a-text", "'run' failed: 'boom'"),
+        ("denies-what-it-declared", "'run' failed: Method not found"),
+        ("answers-to-a-list", "an answer to nothing"),
+        ("talks-deep", "no JSON-RPC"),
     ],
 )
 async def test_a_faulty_target_is_broken_and_why_is_told(
@@ -144,7 +148,7 @@ async def test_a_flood_is_not_kept_in_memory(
     assert (verdict.word, verdict.why) == ("broken", "a line of more than 1048576 bytes")
 
 
-@pytest.mark.parametrize("mode", ["tells-nonsense", "good"])
+@pytest.mark.parametrize("mode", ["tells-nonsense", "pauses-nowhere", "good"])
 async def test_what_was_not_asked_for_is_passed_over(tmp_path: Path, mode: str) -> None:
     """A target may tell more than this protocol knows."""
     assert (await judged(tmp_path, mode)).word == "passed"
@@ -168,6 +172,38 @@ async def test_what_a_command_leaves_is_seen_and_ended(tmp_path: Path) -> None:
     with trio.fail_after(PATIENCE_S):
         while psutil.pid_exists(found["told.daemon"]):
             await trio.sleep(0.01)
+
+
+async def test_a_target_that_kills_what_stands_above_it_is_broken(tmp_path: Path) -> None:
+    """What it left could be anywhere: no process that is found means nothing."""
+    then = "{left: {processes: 0}, told: {status: delivered}}"
+
+    verdict = await judged(tmp_path, "kills-its-supervisor", then)
+
+    assert verdict.word == "broken"
+    assert "has gone" in verdict.why
+
+
+async def test_what_a_target_said_last_is_told_where_it_died(tmp_path: Path) -> None:
+    """Its traceback is what its author needs."""
+    verdict = await judged(tmp_path, "dies-in-a-run")
+
+    assert verdict.why.endswith("its last words: no more")
+
+
+async def test_a_fault_beside_a_case_takes_no_other_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever goes wrong in the harness itself."""
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("of the harness")
+
+    monkeypatch.setattr("executor.testing.scene.Scene._heard", fail)
+
+    verdict = await judged(tmp_path, "tells-nonsense")
+
+    assert (verdict.word, verdict.why) == ("broken", "RuntimeError: of the harness")
 
 
 async def test_a_run_that_is_cancelled_waits_for_nobody_and_leaves_nothing(

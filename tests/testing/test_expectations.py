@@ -47,7 +47,6 @@ PARTS: dict[str, Seen] = {
         [
             ({"first": {"status": "refused"}}, "answers.first.status"),
             ({"again": {"status": "delivered"}}, "answers.again.status"),
-            ({"other": {"status": "delivered"}}, "answers.other"),
         ],
     ),
     "tally": Seen(
@@ -66,12 +65,31 @@ PARTS: dict[str, Seen] = {
     "runs": Seen(
         [FIRST, AGAIN],
         {"post": 1},
-        [(0, "runs"), (2, "runs"), ({"post": 2}, "runs.post"), ({"other": 1}, "runs.other")],
+        [
+            (0, "runs"),
+            (2, "runs"),
+            ({"post": 2}, "runs.post"),
+            ({"$not": 1}, "runs"),
+            ({"$least": 2}, "runs"),
+            ({"$most": 0}, "runs"),
+        ],
     ),
     "sent": Seen(
         [FIRST, AGAIN],
         ["sent"],
-        [(0, "sent"), (2, "sent"), ([], "sent"), (["sent", "sent"], "sent"), (["x"], "sent.0")],
+        [
+            (0, "sent"),
+            (2, "sent"),
+            ([], "sent"),
+            (["sent", "sent"], "sent"),
+            (["x"], "sent.0"),
+            ({"$not": 1}, "sent"),
+            ({"$not": {"$least": 1}}, "sent"),
+            ({"$least": 2}, "sent"),
+            ({"$most": 0}, "sent"),
+            ({"$length": 2}, "sent"),
+            ({"$not": ["sent"]}, "sent"),
+        ],
     ),
     "argv": Seen(
         [{"run": {"parameters": {"words": ["a b"]}}}],
@@ -117,13 +135,21 @@ PARTS: dict[str, Seen] = {
     ),
     "disk": Seen(
         [FIRST],
-        {"a.txt": "for a", "b.txt": None},
+        {"a.txt": "for a", "b.txt": None, "d": "a directory", "gone": "a link to /nowhere"},
         [
             ({"a.txt": "for b"}, "disk.a.txt"),
             ({"a.txt": None}, "disk.a.txt"),
             ({"b.txt": ""}, "disk.b.txt"),
+            ({"d": None}, "disk.d"),
+            ({"gone": None}, "disk.gone"),
         ],
-        {"files": {"a.txt": "for a"}},
+        {
+            "files": {
+                "a.txt": "for a",
+                "d": {"directory": True},
+                "gone": {"link": "/nowhere"},
+            }
+        },
     ),
     "modes": Seen(
         [FIRST],
@@ -142,6 +168,8 @@ PARTS: dict[str, Seen] = {
             ({"${root}/kept": ["in-the-bytes"]}, "nowhere"),
             ({"${root}/kept": ["in-a-name"]}, "nowhere"),
             ({"${root}/kept": ["in-a-link"]}, "nowhere"),
+            ({"${root}/kept/in-a-name": ["in-the-bytes"]}, "nowhere"),
+            ({"${root}/kept/link": ["in-a-link"]}, "nowhere"),
         ],
         {"files": {"kept/in-a-name": "in-the-bytes", "kept/link": {"link": "/in-a-link"}}},
     ),
@@ -153,6 +181,7 @@ PARTS: dict[str, Seen] = {
             ({"kept": []}, "left.kept"),
             ({"kept": ["one", "two"]}, "left.kept"),
             ({"not-there": ["one"]}, "left.not-there"),
+            ({"kept/one": []}, "left.kept/one"),
         ],
     ),
     "ledger": Seen(
@@ -173,7 +202,6 @@ PARTS: dict[str, Seen] = {
             ({"first": {"predicate.result.status": "undelivered"}}, "receipt.first"),
             ({"first": {"predicate.nobody.knows": {"$any": True}}}, "receipt.first"),
             ({"first": None}, "receipt.first"),
-            ({"other": {"predicate.result.status": "delivered"}}, "receipt.other"),
         ],
     ),
     "record": Seen(
@@ -236,3 +264,51 @@ def block_of(path: Path, verdict: Verdict) -> tuple[int, int]:
     begin = next(n for n, line in enumerate(lines, 1) if line.endswith(f" {verdict.case.id}"))
     after = (n for n, line in enumerate(lines, 1) if n > begin and "- id:" in line)
     return begin, next(after, len(lines) + 1)
+
+
+@pytest.mark.parametrize(
+    ("then", "why"),
+    [
+        ({"answers": {"frist": {"code": {"$absent": True}}}}, "nothing was asked for as 'frist'"),
+        ({"receipt": {"frist": None}}, "nothing was asked for as 'frist'"),
+        ({"runs": {"pots": 0}}, "no command 'pots' could have been started"),
+        ({"nowhere": {"${state}/tpyo": ["x"]}}, "there is no"),
+        ({"told": {"stage": "${first.no_such_key}"}}, "has no 'no_such_key'"),
+        ({"nowhere": {"${state}": ["${first.atempt}"]}}, "has no 'atempt'"),
+        ({"told": {"stage": "${frist.stage}"}}, "nothing is known of ${frist.stage}"),
+    ],
+)
+async def test_what_is_expected_of_nothing_is_broken(
+    then: dict[str, Any], why: str, tmp_path: Path
+) -> None:
+    """A slip in a name would make it hold for ever."""
+    [(key, value)] = then.items()
+    path = tmp_path / "parts.yaml"
+    path.write_bytes(msgspec.yaml.encode(spec_of(key, Seen([FIRST], value, []))))
+
+    outcome = await run_all([read_spec(path)], chosen=lambda case: not case.control)
+
+    [verdict] = outcome.verdicts
+    assert verdict.word == "broken"
+    assert why in verdict.why
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        {"write": {"file": "a.txt"}},
+        {"chmod": {"file": "a.txt"}},
+        {"clock": {}},
+        {"wait": {}},
+    ],
+    ids=lambda step: next(iter(step)),
+)
+async def test_a_step_that_changes_nothing_is_broken(step: dict[str, Any], tmp_path: Path) -> None:
+    """The scenario would be its own control."""
+    path, given = tmp_path / "parts.yaml", {"files": {"a.txt": "for a"}}
+    seen = Seen([step, FIRST], {"status": "delivered"}, [], given)
+    path.write_bytes(msgspec.yaml.encode(spec_of("told", seen)))
+
+    outcome = await run_all([read_spec(path)], chosen=lambda case: not case.control)
+
+    assert [one.word for one in outcome.verdicts] == ["broken"]

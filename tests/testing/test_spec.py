@@ -59,10 +59,25 @@ def cases(text: str) -> list[Case]:
         ("{told: {status: delivered}}", "{sent: 0}", "15: nothing here says that it was allowed"),
         ("{told: {status: delivered}}", "{runs: 0}", "15: nothing here says that it was allowed"),
         ("{told: {status: delivered}}", "{sent: []}", "15: nothing here says that it was allowed"),
-        (
-            "{told: {status: delivered}}",
-            "{tally: {delivered: 0}}",
-            "15: nothing here says that it was allowed",
+        *(
+            ("{told: {status: delivered}}", then, "15: nothing here says that it was allowed")
+            for then in (
+                "{tally: {delivered: 0}}",
+                "{tally: {delivered: {$not: 1}}}",
+                "{tally: {delivered: {$most: 1}}}",
+                "{told: {because: {$not: {status: delivered}}}}",
+                "{told: {isolation: {status: delivered}}}",
+                "{answers: {first: {because: {status: delivered}}}}",
+                "{left: {ok: []}}",
+                "{disk: {ok: x}}",
+                "{modes: {delivered: '0644'}}",
+                "{nowhere: {ok: [x]}}",
+                "{sent: {$not: 3}}",
+                "{sent: {$most: 3}}",
+                "{sent: {$least: 0}}",
+                "{runs: {post: 0}}",
+                "{told: {status: {$not: refused}}}",
+            )
         ),
     ],
 )
@@ -81,6 +96,10 @@ def test_a_control_that_is_not_allowed_is_none(old: str, new: str, problem: str)
         "{sent: 1}",
         "{sent: [a]}",
         "{runs: 2}",
+        "{runs: {post: 1}}",
+        "{sent: {$least: 1}}",
+        "{sent: {$length: 2}}",
+        "{receipt: {first: {predicate.result.status: delivered}}}",
     ],
 )
 def test_each_way_to_say_that_a_control_was_allowed_is_one(then: str) -> None:
@@ -136,6 +155,40 @@ def test_a_control_differs_in_one_fact(new: str, problem: str) -> None:
         (": DUPLICATE_DELIVERED", ": {$matchs: x}", "12: '$matchs' is no word of expectations"),
         (": DUPLICATE_DELIVERED", ": {$matches: '('}", "12: no regular expression"),
         (": DUPLICATE_DELIVERED", ": {$any: true, x: 1}", "12: '$any' stands beside other keys"),
+        *(
+            (
+                "{told: {code: DUPLICATE_DELIVERED}}",
+                f"{{{then}}}",
+                f"12: {word!r} stands where a name does",
+            )
+            for then, word in (
+                ("told: {$not: {status: delivered}}", "$not"),
+                ("answers: {$has: {again: {code: X}}}", "$has"),
+                ("answers: {again: {$not: {code: X}}}", "$not"),
+                ("disk: {$not: {a.txt: hello}}", "$not"),
+                ("left: {$not: {processes: 0}}", "$not"),
+                ("modes: {$any: true}", "$any"),
+                ("tally: {$length: 1}", "$length"),
+                ("receipt: {again: {$absent: true}}", "$absent"),
+            )
+        ),
+        *(
+            (
+                "{told: {code: DUPLICATE_DELIVERED}}",
+                f"{{sent: 1, {then}}}",
+                "12: nothing is expected",
+            )
+            for then in (
+                "told: {}",
+                "answers: {}",
+                "answers: {again: {}}",
+                "nowhere: {}",
+                'nowhere: {"${state}": []}',
+                "left: {}",
+                "record: {}",
+                "receipt: {again: {}}",
+            )
+        ),
         ("why: Nobody", "built: false\n    why: Nobody", "7: a rule that is not built has scen"),
         ("family: demo", "family: [demo", "4: expected ',' or ']'"),
     ],
@@ -206,6 +259,46 @@ def test_a_directory_is_read_for_its_specs_alone(tmp_path: Path) -> None:
     [found] = read_specs([tmp_path])
 
     assert found.path == str(tmp_path / "below" / "demo.yaml")
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("order.yaml", changed("executor: spec/1\nfamily: demo", "family: demo\nexecutor: spec/1")),
+        ("quoted.yaml", changed("executor: spec/1", 'executor: "spec/1"')),
+        ("key.yaml", changed("executor: spec/1", '"executor": spec/1')),
+        ("comment.yaml", f"   # a comment\n\n---\n{SPEC}"),
+        ("ending.yml", SPEC),
+        ("mark.yaml", f"\ufeff{SPEC}"),
+        ("flow.yaml", "{executor: spec/1, family: demo, rules: []}"),
+    ],
+)
+def test_a_spec_is_found_however_it_is_written(name: str, text: str, tmp_path: Path) -> None:
+    """One that is passed over is never seen red."""
+    (tmp_path / name).write_text(text)
+
+    assert [Path(one.path).name for one in read_specs([tmp_path])] == [name]
+
+
+def test_a_spec_behind_a_link_to_a_directory_is_found_once(tmp_path: Path) -> None:
+    """pytest follows such links too."""
+    (tmp_path / "specs").mkdir()
+    (tmp_path / "specs" / "round").symlink_to(tmp_path / "specs")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "demo.yaml").write_text(SPEC)
+    (tmp_path / "specs" / "linked").symlink_to(tmp_path / "elsewhere")
+
+    [found] = read_specs([tmp_path / "specs"])
+
+    assert found.path == str(tmp_path / "specs" / "linked" / "demo.yaml")
+
+
+def test_what_cannot_be_read_is_not_passed_over(tmp_path: Path) -> None:
+    """It may be a spec."""
+    (tmp_path / "gone.yaml").symlink_to(tmp_path / "nowhere.yaml")
+
+    with pytest.raises(OSError, match=r"nowhere|gone"):
+        read_specs([tmp_path])
 
 
 def test_what_is_stated_twice_is_a_problem(tmp_path: Path) -> None:
