@@ -125,7 +125,8 @@ def parts(as_json: bool) -> int:
 def coverage(specs: tuple[str, ...], mutants: str | None, as_json: bool) -> int:
     """Find rules without scenario or mutant, and scenarios and mutants without rule.
 
-    Before that the check is shown planted gaps, and must find each.
+    With --specs the mutants are those in ./mutants; where there is no such directory, no rule
+    needs one. Before that the check is shown planted gaps, and must find each.
 
     \b
     Example:
@@ -149,10 +150,12 @@ def coverage(specs: tuple[str, ...], mutants: str | None, as_json: bool) -> int:
         warn(f"The check is blind: {printable(blind)}")
         return BLIND
     refusals = [] if specs else [(row.rule, row.code) for row in TABLE]
-    where = Path(mutants) if mutants else Path("mutants") if specs else shipped("mutants")
+    where: Path | None = Path(mutants or "mutants") if mutants or specs else shipped("mutants")
+    if where == Path("mutants") and not mutants and not where.exists():
+        where = None
     try:
         files = read_specs(specs or [shipped("specs")])
-        edits = read_mutants([where])
+        edits = None if where is None else read_mutants([where])
     except Faulty as faulty:
         return _not_valid(faulty, as_json)
     except OSError as failed:
@@ -161,9 +164,9 @@ def coverage(specs: tuple[str, ...], mutants: str | None, as_json: bool) -> int:
         raise click.UsageError("No spec is there: a spec begins with `executor: spec/1`.")
     found = gaps(files, edits, refusals)
     if as_json:
-        print_json({"findings": [one.facts() for one in found], **_numbers(files, edits)})
+        print_json({"findings": [one.facts() for one in found], **_numbers(files, edits or ())})
     else:
-        _tell(files, edits, found)
+        _tell(files, edits or (), found)
     return int(bool(found))
 
 

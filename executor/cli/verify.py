@@ -6,7 +6,7 @@ import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -71,7 +71,7 @@ def command(
     machine. Before anything else the harness is shown a target that lies, and must find it out.
     What a target cannot do is unsupported, and for what is skipped the machine lacks something:
     neither counts as passed. Both fail a run that is --strict; against the executor itself,
-    unsupported always does, and skipped with CI=true in the environment.
+    unsupported always does, and skipped with CI in the environment.
 
     \b
     Example:
@@ -103,7 +103,8 @@ def command(
             working.run(run.go)
         except Interrupted:
             if as_json:
-                raise
+                print_json(run.cut_short())
+                return NOTHING_HAPPENED
             for verdict in run.told:
                 if verdict.word in ("broken", "failed"):
                     warn("\n".join(terminal.about(verdict)))
@@ -137,6 +138,15 @@ class _Run:
         self.missed = ""
         self._files, self._chosen, self._jobs = files, chosen, jobs
         self._target, self._keep = target, None if keep is None else Path(keep).absolute()
+
+    def cut_short(self) -> dict[str, Any]:
+        """Give what was found before it was interrupted, as a report that does not hold."""
+        from executor.testing.reports import as_json
+        from executor.testing.verdicts import Outcome
+
+        target = "executor" if self._target is None else " ".join(self._target)
+        found = Outcome(tuple(self._files), tuple(self.told), target)
+        return as_json.report(found, holds=False) | {"interrupted": True}
 
     async def go(self) -> None:
         """See whether the harness finds a planted fault, then run what was chosen."""
@@ -242,9 +252,11 @@ def _holds(outcome: "Outcome", *, ours: bool, strict: bool) -> bool:
     counts = outcome.counts
     if counts["failed"] or counts["broken"] or not counts["passed"]:
         return False
+    from executor.testing.recognising import is_ci
+
     if counts["unsupported"] and (ours or strict):  # we can do all that there is a word for
         return False
-    return not (counts["skipped"] and (strict or (ours and os.environ.get("CI") == "true")))
+    return not (counts["skipped"] and (strict or (ours and is_ci(os.environ))))
 
 
 def _reports(outcome: "Outcome") -> "dict[str, Callable[[], bytes]]":

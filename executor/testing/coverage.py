@@ -42,28 +42,31 @@ class Finding:
 
 def gaps(
     specs: Sequence[SpecFile],
-    mutants: Sequence[MutantsFile],
+    mutants: Sequence[MutantsFile] | None,
     refusals: Iterable[tuple[str, str]] = (),
 ) -> list[Finding]:
     """Give every gap.
 
     Args:
+        mutants: ``None`` where a project has none: then no rule needs one.
         refusals: the pairs of rule and code by which the program refuses.
     """
     return [
         *_of_rules(specs, mutants),
-        *_of_mutants(specs, mutants),
+        *_of_mutants(specs, mutants or ()),
         *_of_refusals(specs, refusals),
     ]
 
 
-def _of_rules(specs: Sequence[SpecFile], mutants: Sequence[MutantsFile]) -> Iterator[Finding]:
-    broken = {mutant.rule for file in mutants for mutant in file.mutants}
+def _of_rules(
+    specs: Sequence[SpecFile], mutants: Sequence[MutantsFile] | None
+) -> Iterator[Finding]:
+    broken = {mutant.rule for file in mutants or () for mutant in file.mutants}
     for file, index, rule in _built(specs):
         where = f"{file.path}:{file.document.mark(('rules', index)).line}"
         if not rule.scenarios and not rule.only_tests:
             yield Finding(where, "no-scenario", rule.id, f"{rule.id} has no scenario")
-        if rule.id not in broken:
+        if mutants is not None and rule.id not in broken:
             yield Finding(where, "no-mutant", rule.id, f"{rule.id} has no mutant")
         seen = {word for scenario in rule.scenarios for word in _expected(scenario)}
         for code in rule.codes:
@@ -113,21 +116,25 @@ def _built(specs: Sequence[SpecFile]) -> Iterator[tuple[SpecFile, int, Rule]]:
 
 
 def _expected(scenario: Any) -> Iterator[str]:
-    """Give every word that a scenario or its control expects, as a key or as a value."""
+    """Give every code that a scenario or its control expects."""
     for then in (scenario.then, scenario.control.then):
-        yield from _words(parts.chosen(then))
+        expected = parts.chosen(then)
+        for words in expected.pop("tally", {}):
+            yield from words.split(" or ")
+        yield from _codes(expected)
 
 
-def _words(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
+def _codes(value: Any) -> Iterator[str]:
+    """Give what stands under a key ``code``, or a path that ends so; not what is denied."""
+    if isinstance(value, Mapping):
         for key, inner in value.items():
-            yield str(key)
-            yield from _words(inner)
+            if str(key).rpartition(".")[2] == "code" and isinstance(inner, str):
+                yield inner
+            elif key not in ("$not", "$absent"):
+                yield from _codes(inner)
     elif isinstance(value, list | tuple):
         for inner in value:
-            yield from _words(inner)
+            yield from _codes(inner)
 
 
 def _tail(path: str) -> str:
@@ -145,11 +152,11 @@ rules:
   - id: planted.whole
     statement: s
     why: w
-    codes: [SEEN, UNSEEN]
+    codes: [SEEN, UNSEEN, DENIED, NAMED]
     scenarios:
       - id: a
         steps: [{run: {}}]
-        then: {told: {code: SEEN}}
+        then: {told: {code: SEEN, because: NAMED}, answers: {run: {code: {$not: DENIED}}}}
         control: {given: {files: {a: a}}, then: {told: {status: delivered}}}
 """
 _MUTANTS = b"""\
@@ -164,7 +171,7 @@ mutants:
 _PLANTED = [
     ("no-scenario", "planted.bare"),
     ("no-mutant", "planted.bare"),
-    ("code-not-seen", "planted.whole"),
+    *[("code-not-seen", "planted.whole")] * 3,
     ("no-such-scenario", "planted.whole"),
     ("no-such-rule", "planted.nothing"),
     ("not-stated", "planted.unstated"),

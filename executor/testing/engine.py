@@ -1,14 +1,13 @@
 """Engine: runs cases against real processes, and says what came of each."""
 
 import os
-import shutil
+import subprocess
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import trio
 
@@ -20,7 +19,9 @@ from executor.testing.spec import Case, SpecFile, step_names
 from executor.testing.target import Broken, Gone, Unsupported
 from executor.testing.verdicts import Failure, Outcome, Verdict
 from executor.testing.warm import Warm
+from executor.testing.workplaces import remove, workplace
 
+_PREFIX = "executor-cases-"
 CASE_S = 120.0
 """After so long a case that has not ended is broken."""
 Chosen = Callable[[Case], bool]
@@ -34,13 +35,17 @@ async def open_setting(command: Sequence[str] | None = None) -> AsyncIterator[Se
     Args:
         command: the words of a foreign target; without it the executor itself is tested.
     """
-    with Warm() as warm:
-        yield await make_setting(warm, command)
+    with workplace(_PREFIX) as home, Warm() as warm:
+        yield await make_setting(home, warm, command)
 
 
-async def make_setting(warm: Warm, command: Sequence[str] | None = None) -> Setting:
-    """Look at what all cases share; it lasts as long as ``warm``, through several loops too."""
-    setting = Setting(warm, None if command is None else tuple(command))
+async def make_setting(home: Path, warm: Warm, command: Sequence[str] | None = None) -> Setting:
+    """Look at what all cases share; it lasts as long as ``home`` and ``warm``, through many loops.
+
+    Args:
+        home: a directory for what the cases need.
+    """
+    setting = Setting(warm, home, None if command is None else tuple(command))
     if command is None:
         setting = replace(setting, no_sandbox=await _no_sandbox(setting))
     return setting
@@ -48,17 +53,16 @@ async def make_setting(warm: Warm, command: Sequence[str] | None = None) -> Sett
 
 async def _no_sandbox(setting: Setting) -> str:
     """Say why this machine has no sandbox; empty where it has one."""
-    with tempfile.TemporaryDirectory(prefix="executor-") as made:
-        house = House(Path(made) / "house")
-        house.build()
-        house.declare({})
-        async with trio.open_nursery() as nursery:
-            scene = Scene(None, house, setting, nursery)  # type: ignore[arg-type]
-            try:
-                opened = (await scene.opened()).opened
-                await scene.close()
-            finally:
-                scene.end()
+    house = House(setting.home / "probe")
+    house.build()
+    house.declare({})
+    async with trio.open_nursery() as nursery:
+        scene = Scene(None, house, setting, nursery)  # type: ignore[arg-type]
+        try:
+            opened = (await scene.opened()).opened
+            await scene.close()
+        finally:
+            scene.end()
     return str((opened or {}).get("sandbox", ""))
 
 
@@ -71,22 +75,14 @@ async def run_case(setting: Setting, case: Case, keep: Path | None = None) -> Ve
     began = time.monotonic()
     if lacking := _lacking(setting, case):
         return Verdict(case, "skipped", why=lacking)
-    home = Path(tempfile.mkdtemp(prefix="executor-"))
+    home = Path(tempfile.mkdtemp(prefix="case-", dir=setting.home))
     try:
-        try:
-            verdict = await _run(setting, case, House(home / "house"))
-        except Exception as fault:  # of a task beside: no case takes another with it
-            verdict = Verdict(case, "broken", why=_told(fault))
-        verdict = replace(verdict, seconds=time.monotonic() - began)
-        if keep is not None and verdict.word != "passed":
-            place = keep / Path(case.file.path).stem / case.id
-            shutil.rmtree(place, ignore_errors=True)
-            shutil.copytree(home / "house", place, symlinks=True, copy_function=_copy)
-            verdict = replace(verdict, kept=str(place))
-        return verdict
+        verdict = await _run(setting, case, House(home / "house"), keep)
+    except Exception as fault:  # of a task beside: no case takes another with it
+        verdict = Verdict(case, "broken", why=_told(fault))
     finally:
-        with suppress(OSError):  # something writes there still: what is left is no finding
-            _remove(home)
+        remove(home)
+    return replace(verdict, seconds=time.monotonic() - began)
 
 
 async def run_all(
@@ -126,19 +122,37 @@ async def run_all(
     )
 
 
-async def _run(setting: Setting, case: Case, house: House) -> Verdict:
-    judged: list[Verdict] = []
-    with trio.move_on_after(CASE_S) as patience:
+async def _run(setting: Setting, case: Case, house: House, keep: Path | None) -> Verdict:
+    verdict = Verdict(case, "broken", why=f"it did not end within {CASE_S:.0f} seconds")
+    with trio.move_on_after(CASE_S):
         async with trio.open_nursery() as nursery:
             scene = Scene(case, house, setting, nursery)
             try:
-                judged.append(await _judged(scene))
+                judged = await _judged(scene)
                 await scene.close()
+                verdict = judged
             finally:
+                if keep is not None and verdict.word != "passed":
+                    verdict = _kept(verdict, house, keep)
                 scene.end()
-    if patience.cancelled_caught or not judged:
-        return Verdict(case, "broken", why=f"it did not end within {CASE_S:.0f} seconds")
-    return judged[0]
+    return verdict
+
+
+def _kept(verdict: Verdict, house: House, keep: Path) -> Verdict:
+    """Copy a house into a directory of its own; that it could not be is told, and no more."""
+    name = f"{Path(verdict.case.file.path).stem}-{verdict.case.id}".replace(os.sep, "-")
+    try:
+        place = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=keep))
+        done = subprocess.run(
+            ["cp", "-a", "--sparse=always", f"{house.home}/.", str(place)],
+            check=False, capture_output=True, text=True, errors="replace",
+        )  # fmt: skip
+    except OSError as failed:
+        return replace(verdict, why=f"{verdict.why}\nit could not be kept: {failed}".strip())
+    if done.returncode:
+        why = f"{verdict.why}\nnot all of it could be kept: {done.stderr[-500:]}".strip()
+        return replace(verdict, why=why, kept=str(place))
+    return replace(verdict, kept=str(place))
 
 
 async def _judged(scene: Scene) -> Verdict:
@@ -216,22 +230,3 @@ def _lacking(setting: Setting, case: Case) -> str:
     if "root" in needs and os.geteuid() != 0:
         return "it needs root"
     return ""
-
-
-def _copy(source: str, target: str) -> Any:
-    """Copy a file of a house; of what is no regular file, its name is enough."""
-    if os.path.isfile(source):
-        return shutil.copy2(source, target)
-    Path(target).touch()
-    return target
-
-
-def _remove(home: Path) -> None:
-    def open_up(function: Callable[..., Any], path: str, _: Any) -> None:
-        parent = os.path.dirname(path)
-        os.chmod(parent, 0o700)
-        if os.path.isdir(path) and not os.path.islink(path):
-            os.chmod(path, 0o700)
-        function(path)
-
-    shutil.rmtree(home, onerror=open_up)

@@ -20,14 +20,26 @@ class File(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     text: str | None = None
     base64: str | None = None
     repeat: str | None = None
-    sparse: int | None = None
+    sparse: Annotated[int, msgspec.Meta(ge=0)] | None = None
     link: str | None = None
     hard_link: str | None = msgspec.field(default=None, name="hard-link")
     fifo: bool = False
     socket: bool = False
     directory: bool = False
-    bytes: int | None = None
+    bytes: Annotated[int, msgspec.Meta(ge=0, le=2**30)] | None = None
     mode: Annotated[str, msgspec.Meta(pattern="^[0-7]{3,4}$")] | None = None
+
+    def __post_init__(self) -> None:
+        """See that it is one thing."""
+        kinds = (self.text, self.base64, self.repeat, self.sparse, self.link, self.hard_link)
+        count = sum(one is not None for one in kinds)
+        count += self.fifo + self.socket + self.directory
+        if count != 1:
+            raise ValueError(f"it is {count} things: say one of what it is")
+        if self.repeat is not None and not (self.repeat and self.bytes is not None):
+            raise ValueError("repeat takes a text, and bytes: how many there are")
+        if self.base64 is not None:
+            base64.b64decode(self.base64, validate=True)
 
 
 Content = str | File

@@ -2,11 +2,12 @@
 
 pytest loads this in every run of everybody who has us installed, so that it imports nothing but
 pytest before it has met a spec. A case for which this machine lacks something is skipped with the
-reason; under ``CI=true`` it fails, because there nothing may be lacking.
+reason; under ``CI`` it fails, because there nothing may be lacking.
 """
 
 import os
 from collections.abc import Iterator
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -78,9 +79,10 @@ class CaseItem(pytest.Item):
             return
         import click
 
+        from executor.testing.recognising import is_ci
         from executor.testing.reports.terminal import about
 
-        if verdict.word == "skipped" and os.environ.get("CI") != "true":
+        if verdict.word == "skipped" and not is_ci(os.environ):
             pytest.skip(f"{self.case.where}: {verdict.why}")
         raise Unmet(click.unstyle("\n".join(about(verdict))))
 
@@ -109,17 +111,28 @@ class CaseItem(pytest.Item):
         return self.path, line - 1, f"{self.case.rule.id}: {self.name}"
 
 
+_MUTANT = "EXECUTOR_MUTANT"
+"""Set where a mutant is run; such a run shows by other ways that it finds faults."""
 _SETTING: "pytest.StashKey[Setting]" = pytest.StashKey()
 
 
 def _open(config: pytest.Config) -> "Setting":
-    """Start the one process from which the targets of this session are forked."""
+    """Start the one process from which the targets of this session are forked.
+
+    First the harness has to find out a target that lies; otherwise no verdict means anything.
+    """
     import trio
 
+    from executor.testing import planted
     from executor.testing.engine import make_setting
     from executor.testing.warm import Warm
+    from executor.testing.workplaces import workplace
 
-    warm = Warm()
-    config.add_cleanup(warm.__exit__)
-    config.stash[_SETTING] = trio.run(make_setting, warm)
+    stack = ExitStack()
+    config.add_cleanup(stack.close)
+    home = stack.enter_context(workplace("executor-cases-"))
+    warm = stack.enter_context(Warm())
+    if _MUTANT not in os.environ and (missed := trio.run(planted.missed)):
+        pytest.exit(f"The harness did not find a planted fault: {missed}", returncode=70)
+    config.stash[_SETTING] = trio.run(make_setting, home, warm)
     return config.stash[_SETTING]

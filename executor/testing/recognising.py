@@ -1,8 +1,11 @@
-"""Recognising: which files are specs?  Imports nothing of ours: asking costs next to nothing."""
+"""Recognising: is a file a spec, is this a CI service?  Asking costs next to nothing.
+
+Imports nothing of ours.
+"""
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 SUFFIXES = (".yaml", ".yml")
@@ -43,3 +46,8 @@ def specs_below(directory: Path) -> Iterator[Path]:
         seen.add(real)
         directories.sort()
         yield from (path for name in sorted(names) if is_spec(path := Path(top, name)))
+
+
+def is_ci(environment: Mapping[str, str]) -> bool:
+    """Say whether this runs where nothing may be lacking: ``CI`` is set, and does not deny it."""
+    return environment.get("CI", "").lower() not in ("", "0", "false", "no", "off")

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -73,11 +74,13 @@ class Run:
 class Setting:
     """What is the same for all cases: how targets are started, and what the machine has.
 
-    ``command`` is a foreign target's; without one the executor is tested. ``no_sandbox`` says why
-    there is no sandbox, and is empty where there is one.
+    ``home`` is the directory of the cases' houses. ``command`` is a foreign target's; without one
+    the executor is tested. ``no_sandbox`` says why there is no sandbox, and is empty where there
+    is one.
     """
 
     warm: Warm
+    home: Path
     command: tuple[str, ...] | None = None
     no_sandbox: str = ""
 
@@ -111,6 +114,17 @@ class Scene:
     def beside(self, work: Callable[[], Awaitable[None]]) -> None:
         """Let something go on beside the steps; it ends by itself when every process has."""
         self._nursery.start_soon(work)
+
+    def place(self, name: str) -> Path:
+        """Give the path that a scenario means; a relative one is below the root.
+
+        Raises:
+            Broken: it leads out of the house: a slip must not reach what is not the scenario's.
+        """
+        path = Path(os.path.normpath(self.house.root / name))
+        if not path.is_relative_to(self.house.home):
+            raise Broken(f"{name} is outside of what the scenario has to itself")
+        return path
 
     # -- words --------------------------------------------------------------------------------
 
@@ -321,7 +335,7 @@ class Scene:
                 made.signal(signal.SIGCONT)  # a stopped one answers nobody
                 with suppress(Gone, Unsupported, Broken), trio.move_on_after(PATIENCE_S):
                     await made.call("close")
-                    await made.gone.wait()
+                    await made.ended()
 
     def end(self) -> None:
         """End every process, and undo what was done to the world outside; wait for nobody."""

@@ -352,10 +352,21 @@ def _step_problems(steps: Sequence[Step], place: Place, at: Any) -> Iterator[Pro
         yield from _kind_problems(step, (*place, index), at)
     if any(len(parts.chosen(step)) != 1 for step in steps):
         return
-    names = step_names(steps)
-    for index, name in enumerate(names):
-        if name in names[:index]:
-            yield at((*place, index), f"a second step named {name!r}", "Write another 'as'")
+    seen: set[str] = set()
+    for index, step in enumerate(steps):
+        made = _answers(step, step_name(step, index, steps))
+        for name in made:
+            if name in seen:
+                yield at((*place, index), f"a second step named {name!r}", "Write another 'as'")
+                break
+        seen.update(made)
+
+
+def _answers(step: Step, name: str) -> list[str]:
+    """Give the names under which a step's answers, or those of its repetitions, are known."""
+    [value] = parts.chosen(step).values()
+    times = getattr(value, "times", 1)
+    return [name] if times == 1 else [name, *(f"{name}-{n + 1}" for n in range(times))]
 
 
 def _kind_problems(step: Step, place: Place, at: Any) -> Iterator[Problem]:

@@ -5,6 +5,7 @@ for the expectations.
 """
 
 import json
+import os
 import signal
 import socket
 from collections.abc import Callable, Sequence
@@ -23,6 +24,7 @@ PROTOCOL = "target/1"
 _METHOD_NOT_FOUND = -32601
 _LONGEST_LINE = 64 * 2**20
 _BLOCK = 65536
+_WORDS_SHOWN = 2000
 _LOOK_AGAIN_S = 0.001
 
 
@@ -146,8 +148,10 @@ class Target:
 
     def _take(self, line: bytes) -> None:
         try:
-            message = msgspec.json.decode(line, type=dict[str, Any])
-        except (msgspec.DecodeError, RecursionError):
+            message = json.loads(line)
+            if not isinstance(message, dict):
+                raise TypeError
+        except (ValueError, TypeError, RecursionError):
             raise Broken(f"no JSON-RPC: {line[:200]!r}{self.last_words()}") from None
         number, params = message.get("id"), message.get("params", {})
         if number is None and "method" in message:
@@ -168,8 +172,11 @@ class Target:
     def last_words(self) -> str:
         """Give the end of what it wrote to stderr."""
         with suppress(OSError):
-            if text := self.errors.read_text(errors="backslashreplace").strip():
-                return f"; its last words: {text[-2000:]}"
+            with self.errors.open("rb") as file:
+                file.seek(max(0, os.fstat(file.fileno()).st_size - _WORDS_SHOWN))
+                text = file.read(_WORDS_SHOWN).decode("utf-8", "backslashreplace").strip()
+            if text:
+                return f"; its last words: {text}"
         return ""
 
     # -- its process --------------------------------------------------------------------------
@@ -206,6 +213,13 @@ class Target:
         await self.gone.wait()
         # Its locks are freed after its streams are closed.
         while self._process is not None and self._process.is_running():  # noqa: ASYNC110 - no event
+            await trio.sleep(_LOOK_AGAIN_S)
+
+    async def ended(self) -> None:
+        """Wait until it has ended; what it left may hold its streams open for longer."""
+        while (  # noqa: ASYNC110 - no event tells it
+            not self.gone.is_set() and self._process is not None and _lives(self._process)
+        ):
             await trio.sleep(_LOOK_AGAIN_S)
 
     def end(self) -> None:

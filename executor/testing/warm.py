@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -97,11 +98,21 @@ def serve(descriptor: int) -> None:
         while True:
             asked, streams, _, _ = socket.recv_fds(wire, _MOST, _DESCRIPTORS)
             if not asked:
+                _end_all()
                 return
             _reap()
             _start(wire, json.loads(asked), streams, driver.main)
             for stream in streams:
                 os.close(stream)
+
+
+def _end_all() -> None:
+    """End what is below: whoever asked for it has gone, perhaps in the midst of something."""
+    import psutil
+
+    for one in psutil.Process().children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            one.kill()
 
 
 def _start(wire: socket.socket, asked: Asked, streams: list[int], work: Work) -> None:

@@ -99,12 +99,12 @@ def test_an_expectation_that_is_not_met_is_told_with_its_line_and_ends_with_one(
 def test_a_case_that_could_not_be_run_fails_where_nothing_may_be_lacking(cli: Cli) -> None:
     """A build that is green because nothing ran is the worst of builds."""
     done = cli("verify", ".")
-    assert done.code == 0
+    assert done.code == 1
     assert "unsupported executor " in done.out
     assert "\n  demo.once held-nowhere\n" in done.out
     assert "demo  3 passed, 1 unsupported\n" in done.out
 
-    assert cli("verify", ".", env={"CI": "true"}).code == 1
+    assert cli("verify", ".", "-k", "not nowhere").code == 0
 
 
 def test_a_run_in_which_nothing_passed_does_not_hold(cli: Cli) -> None:
@@ -346,10 +346,24 @@ def test_the_files_of_cases_that_did_not_pass_are_kept(cli: Cli) -> None:
 
     done = cli("verify", ".", "-k", "asked-again", "--keep", "kept")
 
-    kept = cli.house.root / "kept" / "demo"
-    assert [entry.name for entry in kept.iterdir()] == ["asked-again"]
-    assert (kept / "asked-again" / "root" / "out" / "sent.log").read_text() == "sent\n"
-    assert f"  kept in {kept}/asked-again\n" in done.out
+    [kept] = (cli.house.root / "kept").iterdir()
+    assert kept.name.startswith("demo-asked-again-")
+    assert (kept / "root" / "out" / "sent.log").read_text() == "sent\n"
+    assert f"  kept in {kept}\n" in done.out
+
+
+def test_what_is_kept_takes_nothing_elses_place(cli: Cli) -> None:
+    """Twice the same, and a directory of that name that is somebody's own."""
+    change(cli, "sent: 1", "sent: 7")
+    own = cli.house.root / "demo" / "asked-again"
+    own.mkdir(parents=True)
+    (own / "notes").write_text("mine")
+
+    for _ in range(2):
+        cli("verify", ".", "-k", "asked-again", "--keep", ".")
+
+    assert (own / "notes").read_text() == "mine"
+    assert len(list(cli.house.root.glob("demo-asked-again-*"))) == 2
 
 
 # -- another implementation ------------------------------------------------------------------------

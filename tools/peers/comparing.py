@@ -17,7 +17,7 @@ import click
 import trio
 
 from executor.problems import Faulty
-from executor.testing import engine
+from executor.testing import engine, planted
 from executor.testing.choosing import reader
 from executor.testing.places import shipped
 from executor.testing.spec import Case, read_specs
@@ -45,6 +45,9 @@ def main(arguments: Sequence[str]) -> int:
     def chosen(case: Case) -> bool:
         return words(f"{case.file.path}::{case.id} {case.rule.id}")
 
+    if missed := trio.run(planted.missed):
+        click.echo(f"The harness did not find a planted fault: {missed}", err=True)
+        return 70
     outcomes = {}
     for name in given.only or TARGETS:
         click.echo(f"{name} ...", err=True)

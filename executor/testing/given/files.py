@@ -9,4 +9,4 @@ Value = dict[str, files.Content]
 def act(scene: Scene, value: Value) -> None:
     """Make them."""
     for name, given in value.items():
-        files.put(scene.house.root / name, given)
+        files.put(scene.place(name), given)

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import trio
 
-from executor.testing.mutation import tree
 from executor.testing.mutation.settings import Settings
 from executor.testing.mutation.slot import Answer, Kind, Slot, WorkerGone, open_slot
+from executor.testing.workplaces import workplace
+
+_PREFIX = "executor-mutants-"
 
 
 @dataclass(slots=True)
@@ -62,7 +64,7 @@ async def open_crew(
         WorkerGone: the tests cannot be collected.
     """
     async with AsyncExitStack() as stack:
-        home = stack.enter_context(tree.workplace())
+        home = stack.enter_context(workplace(_PREFIX))
         opened = [
             open_slot(
                 top, home / f"slot-{number}", tests=settings.tests, roots=settings.imports,

@@ -203,7 +203,7 @@ class Slot:
             process = subprocess.Popen(
                 [sys.executable, str(_WORKER), kind, str(theirs.fileno()), *arguments],
                 cwd=self.top,
-                env=os.environ | {"PYTHONPATH": os.pathsep.join(roots)},
+                env=os.environ | {"PYTHONPATH": os.pathsep.join(roots), "EXECUTOR_MUTANT": "1"},
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=log,

@@ -44,8 +44,13 @@ class Trace(msgspec.Struct, frozen=True, dict=True):
         something to every test.
         """
         name = f"{file}:{function}"
-        found = self.seconds if name in self.imported else self.entered.get(name, ())
-        return sorted(found, key=lambda one: (self._breadth[one], self.seconds[one], one))
+        own = set(self.entered.get(name, ()))
+        found = self.seconds if name in self.imported else own
+
+        def key(test: str) -> tuple[bool, int, float, str]:
+            return test not in own, self._breadth[test], self.seconds[test], test
+
+        return sorted(found, key=key)
 
     @cached_property
     def _breadth(self) -> Counter[str]:

@@ -1,39 +1,16 @@
-"""Tree: copies of a project to break. The project itself is only ever read.
-
-Each copy lies below the system's directory for temporary files, under a lock that the kernel frees
-with its holder: what a killed run left is removed by the next one.
-"""
+"""Tree: copies of a project to break. The project itself is only ever read."""
 
 import compileall
-import fcntl
 import os
 import shutil
-import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 
-_PREFIX = "executor-mutants-"
-_LOCK = "lock"
 _NEVER = frozenset(
     {".git", ".hg", ".venv", "venv", "__pycache__", "node_modules", ".tox", ".nox", ".hypothesis",
      ".mypy_cache", ".pytest_cache", ".ruff_cache", ".import_linter_cache"}
 )  # fmt: skip
 """What is no part of a project: history, environments, caches."""
-
-
-@contextmanager
-def workplace() -> Iterator[Path]:
-    """Give a directory for copies that is gone afterwards, however this ends."""
-    _remove_left()
-    home = Path(tempfile.mkdtemp(prefix=_PREFIX))
-    lock = os.open(home / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield home
-    finally:
-        shutil.rmtree(home, ignore_errors=True)
-        os.close(lock)
 
 
 def copy(top: Path, into: Path, leave_out: Iterable[str] = ()) -> None:
@@ -72,16 +49,3 @@ def forget_compiled(file: Path) -> None:
     """
     for compiled in (file.parent / "__pycache__").glob(f"{file.stem}.*.pyc"):
         compiled.unlink(missing_ok=True)
-
-
-def _remove_left() -> None:
-    for home in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
-        with suppress(OSError):
-            if home.is_symlink() or home.stat().st_uid != os.geteuid():
-                continue
-            lock = os.open(home / _LOCK, os.O_RDWR | os.O_CLOEXEC)
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(home, ignore_errors=True)
-            finally:
-                os.close(lock)

@@ -21,7 +21,7 @@ async def act(scene: Scene, value: Value, name: str) -> None:  # noqa: ARG001
     """Change it."""
     if (value.owner, value.mode) == (None, None):
         raise Broken("neither a mode nor an owner: nothing would change")
-    path = scene.house.root / scene.fill(value.file)
+    path = scene.place(scene.fill(value.file))
     if value.owner is not None:
         os.chown(path, value.owner, -1)
     if value.mode is not None:

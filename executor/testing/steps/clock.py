@@ -1,5 +1,7 @@
 """Move the clock that the executor reads: time passes, somebody sets it, the machine reboots."""
 
+from typing import Annotated
+
 import msgspec
 
 from executor.testing.scene import Scene
@@ -14,7 +16,7 @@ class Value(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     passes: Duration | None = None
     ahead: Duration | None = None
     back: Duration | None = None
-    reboots: int = 0
+    reboots: Annotated[int, msgspec.Meta(ge=0, le=100)] = 0
 
 
 async def act(scene: Scene, value: Value, name: str) -> None:  # noqa: ARG001

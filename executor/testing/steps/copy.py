@@ -19,7 +19,7 @@ class Value(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 async def act(scene: Scene, value: Value, name: str) -> None:  # noqa: ARG001
     """Copy it."""
     value = scene.fill(value)
-    path, other = scene.house.root / value.file, scene.house.root / value.to
+    path, other = scene.house.root / value.file, scene.place(value.to)
     if not path.exists():
         raise Unsupported(f"there is no {path.name} to copy")
     draft = other.with_name(f".{other.name}.new")

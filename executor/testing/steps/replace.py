@@ -23,9 +23,9 @@ class Value(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 async def act(scene: Scene, value: Value, name: str) -> None:  # noqa: ARG001
     """Replace it."""
     value = scene.fill(value)
-    path = scene.house.root / value.file
+    path = scene.place(value.file)
     if value.keep is not None:
-        path.rename(scene.house.root / value.keep)
+        path.rename(scene.place(value.keep))
     if value.by is None:
         _delete(path)
         return

@@ -20,7 +20,7 @@ class Value(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 async def act(scene: Scene, value: Value, name: str) -> None:  # noqa: ARG001
     """Change it."""
     value = scene.fill(value)
-    path = scene.house.root / value.file
+    path = scene.place(value.file)
     if not path.is_file():
         raise Unsupported(f"there is no database {path.name}")
     connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)

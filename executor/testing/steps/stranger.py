@@ -19,8 +19,9 @@ class Value(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 async def act(scene: Scene, value: Value, name: str) -> None:  # noqa: ARG001
     """Start it."""
-    made = subprocess.Popen(["sleep", "999"], stdin=subprocess.DEVNULL)
-    scene.undo.callback(made.wait)
+    # It lives as long as we hold its stdin: whatever ends us ends it.
+    made = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+    scene.undo.callback(made.__exit__, None, None, None)
     scene.undo.callback(made.kill)
     scene.notes |= {
         f"{name}.pid": made.pid,

@@ -29,7 +29,7 @@ class Value(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 async def act(scene: Scene, value: Value, name: str) -> None:  # noqa: ARG001
     """Begin, and go on beside the steps to come."""
     value = scene.fill(value)
-    path = scene.house.root / value.file
+    path = scene.place(value.file)
     other = path.with_name(f".{path.name}.other")
     files.put(other, value.by)
     await scene.opened()

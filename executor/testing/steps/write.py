@@ -4,6 +4,7 @@ A path that is not there is made. ``force`` writes into a file that is read-only
 """
 
 import os
+from typing import Annotated
 
 import msgspec
 
@@ -18,14 +19,14 @@ class Value(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     file: str
     content: files.Content | None = None
     append: str | None = None
-    truncate: int | None = None
+    truncate: Annotated[int, msgspec.Meta(ge=0)] | None = None
     force: bool = False
 
 
 async def act(scene: Scene, value: Value, name: str) -> None:  # noqa: ARG001
     """Write."""
     value = scene.fill(value)
-    path = scene.house.root / value.file
+    path = scene.place(value.file)
     if path.exists() and (value.content, value.append, value.truncate) == (None,) * 3:
         raise Broken(f"{value.file} is there, and nothing of it would change")
     if not path.exists():
