@@ -156,7 +156,7 @@ rules:
     scenarios:
       - id: a
         steps: [{run: {}}]
-        then: {told: {code: SEEN, because: NAMED}, answers: {run: {code: {$not: DENIED}}}}
+        then: {told: {code: SEEN, because: NAMED, earlier: {$not: {code: DENIED}}}}
         control: {given: {files: {a: a}}, then: {told: {status: delivered}}}
 """
 _MUTANTS = b"""\
