@@ -94,6 +94,7 @@ def serve(descriptor: int) -> None:
     from executor.loading import shipped_tools
 
     shipped_tools()
+    ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1)  # of what a supervisor that was killed left
     with socket.socket(fileno=descriptor) as wire:
         while True:
             asked, streams, _, _ = socket.recv_fds(wire, _MOST, _DESCRIPTORS)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+import psutil
 import pytest
 
 from executor.testing import choosing
@@ -150,6 +151,35 @@ def test_an_interrupted_run_ends_all_that_it_started(cli: Cli, tmp_path: Path) -
         "executor: interrupted; 0 of 2 cases had come to their end.\n"
     )
     until(lambda: not Path(f"/proc/{mark.read_text()}").exists(), "the end of the target")
+
+
+@pytest.mark.parametrize("target", ["", "STILL"])
+def test_killed_it_leaves_no_process_and_the_next_run_removes_its_houses(
+    cli: Cli, tmp_path: Path, target: str
+) -> None:
+    """Of a target that ignores the end of its stdin, and of strangers, too."""
+    mark, places = tmp_path / "started", tmp_path / "places"
+    places.mkdir()
+    (cli.house.root / "still.py").write_text(STILL.format(mark=str(mark)))
+    change(cli, "steps: [{run: {as: first}}, ", "steps: [{stranger: {}}, {run: {as: first}}, ")
+    change(cli, "family: demo", "family: demo\ngiven: {commands: {post: {then: {sleep: 300}}}}")
+    words = ["verify", ".", "-k", "asked-again", "--jobs", "2"]
+    words += ["--target", f"{sys.executable} still.py"] if target else []
+    before = {one.pid for one in psutil.process_iter()}
+
+    with cli.start(*words, env={"TMPDIR": str(places)}, start_new_session=True) as process:
+        records = "*/case-*/house/root/out/records/post/*"
+        until(lambda: mark.exists() if target else list(places.glob(records)), "a run")
+        below = psutil.Process(process.pid).children(recursive=True)
+        process.kill()
+        process.wait()
+
+    assert {one.pid for one in below} - before
+    until(lambda: not [one for one in below if one.is_running()], "the end of every process")
+    assert list(places.glob("executor-cases-*"))
+    change(cli, "{then: {sleep: 300}}", "{}")
+    assert cli("verify", ".", "-k", "asked-again", env={"TMPDIR": str(places)}).code == 0
+    assert not list(places.glob("executor-cases-*"))
 
 
 # -- what is run -----------------------------------------------------------------------------------
