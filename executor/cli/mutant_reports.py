@@ -1,18 +1,21 @@
-"""Mutant reports: the files that a run of mutants can leave, and what CI services are shown."""
+"""Mutant reports: what a run of mutants tells, to people, to CI services, and in files."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from executor.cli import papers
-from executor.cli.output import say
+from executor.cli import papers, working
+from executor.cli.output import note, printable, say, styled, warn
+from executor.cli.signals import Interrupted
 
 if TYPE_CHECKING:
     from executor.testing.mutation.reports.entries import Standing
+    from executor.testing.mutation.verdicts import Outcome, Verdict
 
 _OPTIONS = {
     "--html": "Write a report for browsers, as one file.",
@@ -68,6 +71,53 @@ def annotate(standing: "Standing") -> None:
         told = annotations.github if service == "github" else annotations.azure
         for line in told(standing):
             say(line)
+
+
+def ran(work: Callable[[], Awaitable[None]], done: "Sequence[Verdict]", of: int) -> bool:
+    """Run mutants; say whether they came to their end, and if not, how far they came."""
+    try:
+        working.run(work)
+    except Interrupted:
+        note(f"interrupted; {len(done)} of {of} mutants had a verdict.")
+        return False
+    return True
+
+
+def about(verdict: "Verdict") -> str:
+    """Give the lines that tell of a mutant which did not end as it should."""
+    found, mutant = verdict.judgement, verdict.mutant
+    lines = [styled(f"{mutant.id}: {found.word}", "red", bold=True) + f" ({mutant.rule})"]
+    lines += [f"  {printable(line)}" for line in found.why.strip().splitlines()]
+    lines += [f"  {printable(line)}" for line in verdict.patch.splitlines()]
+    return "\n".join(lines)
+
+
+def tell(outcome: "Outcome", more: str) -> None:
+    """Tell people what came of a run, in one line."""
+    if outcome.void:
+        warn(styled("The run means nothing: ", "red", bold=True) + printable(outcome.void))
+        return
+    words = Counter(one.judgement.word for one in outcome.verdicts)
+    told = ", ".join(f"{count} {word}" for word, count in words.most_common())
+    rate = len(outcome.verdicts) / outcome.seconds if outcome.seconds else 0.0
+    say(
+        f"{told}; {more}, {outcome.again} looked at again; "
+        f"{outcome.seconds:.0f} s, {rate:.1f} a second."
+    )
+
+
+def facts(outcome: "Outcome") -> dict[str, Any]:
+    """Give what came of a run as plain data."""
+    import msgspec
+
+    from executor.testing.mutation.packet import Result
+
+    return {
+        "void": outcome.void,
+        "seconds": round(outcome.seconds, 1),
+        "again": outcome.again,
+        "results": [msgspec.to_builtins(Result.of(one)) for one in outcome.verdicts],
+    }
 
 
 def reader(top: Path) -> Callable[[str], str]:

@@ -6,14 +6,14 @@ import subprocess
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from executor.cli import mutant_reports, papers, signals, sweep, working
-from executor.cli.output import note, print_json, printable, say, styled, warn
+from executor.cli.output import print_json, printable, say, warn
 from executor.cli.projects import STALE, VOID, declared
-from executor.cli.signals import NOTHING_HAPPENED, Interrupted
+from executor.cli.signals import NOTHING_HAPPENED
 
 if TYPE_CHECKING:
     from executor.testing.mutants import Mutant, MutantsFile
@@ -103,7 +103,7 @@ def run(
     def told(verdict: "Verdict") -> None:
         done.append(verdict)
         if not verdict.as_declared:
-            warn("\n".join(_words(verdict)))
+            warn(mutant_reports.about(verdict))
 
     async def work() -> None:
         outcomes.append(
@@ -113,10 +113,7 @@ def run(
         )
 
     with papers.opened(mutant_reports.wanted()) as opened:
-        try:
-            working.run(work)
-        except Interrupted:
-            note(f"interrupted; {len(done)} of {len(part)} mutants had a verdict.")
+        if not mutant_reports.ran(work, done, len(part)):
             return NOTHING_HAPPENED
         [outcome] = outcomes
         found = standing("declared mutants", outcome, mutant_reports.reader(top))
@@ -129,10 +126,10 @@ def run(
     code = _code(outcome)
     signals.settle(code)
     if as_json:
-        print_json(_facts(outcome))
+        print_json(mutant_reports.facts(outcome))
     else:
         mutant_reports.annotate(found)
-        _summary(outcome)
+        mutant_reports.tell(outcome, f"{len(outcome.controls)} controls")
     return code if written else code or 1
 
 
@@ -299,39 +296,3 @@ def _code(outcome: "Outcome") -> int:
     if any(one.judgement.word == "not-applied" for one in outcome.verdicts):
         return STALE
     return int(not all(one.as_declared for one in outcome.verdicts))
-
-
-def _words(verdict: "Verdict") -> list[str]:
-    found, mutant = verdict.judgement, verdict.mutant
-    lines = [styled(f"{mutant.id}: {found.word}", "red", bold=True) + f" ({mutant.rule})"]
-    lines += [f"  {printable(line)}" for line in found.why.strip().splitlines()]
-    lines += [f"  {printable(line)}" for line in verdict.patch.splitlines()]
-    return lines
-
-
-def _summary(outcome: "Outcome") -> None:
-    from collections import Counter
-
-    if outcome.void:
-        warn(styled("The run means nothing: ", "red", bold=True) + printable(outcome.void))
-        return
-    words = Counter(one.judgement.word for one in outcome.verdicts)
-    told = ", ".join(f"{count} {word}" for word, count in words.most_common())
-    rate = len(outcome.verdicts) / outcome.seconds if outcome.seconds else 0.0
-    say(
-        f"{told}; {len(outcome.controls)} controls, {outcome.again} looked at again; "
-        f"{outcome.seconds:.0f} s, {rate:.1f} a second."
-    )
-
-
-def _facts(outcome: "Outcome") -> dict[str, Any]:
-    import msgspec
-
-    from executor.testing.mutation.packet import Result
-
-    return {
-        "void": outcome.void,
-        "seconds": round(outcome.seconds, 1),
-        "again": outcome.again,
-        "results": [msgspec.to_builtins(Result.of(one)) for one in outcome.verdicts],
-    }

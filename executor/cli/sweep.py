@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from executor.cli import mutant_reports, papers, signals, working
-from executor.cli.output import note, print_json, printable, say, styled, warn
-from executor.cli.projects import VOID, project
-from executor.cli.signals import NOTHING_HAPPENED, Interrupted
+from executor.cli import mutant_reports, papers, signals
+from executor.cli.output import note, print_json, printable, say, warn
+from executor.cli.projects import STALE, VOID, project
+from executor.cli.signals import NOTHING_HAPPENED
 
 if TYPE_CHECKING:
     from executor.testing.mutation.campaign import Campaign, Score
@@ -60,7 +60,7 @@ def command(
 
     The test that is known to kill a mutant (mutants/killers.json) is tried first, and has to kill
     it again. For the others all tests are traced, once, and those that enter the mutant's function
-    are run, the quickest first. What survives is listed with its edit; what is in
+    are run, the likeliest first. What survives is listed with its edit; what is in
     mutants/equivalent.yaml is not run.
 
     \b
@@ -87,23 +87,23 @@ def command(
     chosen = [
         one
         for one in mutants
-        if (not paths or any(_is_in(one.file, path) for path in paths))
+        if (not paths or any(campaign.is_in(one.file, path) for path in paths))
         and (not functions or one.function in functions)
         and (not names or one.id in names)
     ]
     if not chosen:
         raise click.UsageError("No mutant is chosen.")
-    if problems := campaign.stale(mutants, found.equivalents):
-        for problem in problems:
+    if stale := list(found.equivalents.stale(mutants)):
+        for problem in stale:
             warn(printable(str(problem)))
-        return 3
+        return STALE
     results: list[Campaign] = []
     done: list[Verdict] = []
 
     def told(verdict: "Verdict") -> None:
         done.append(verdict)
         if verdict.judgement.word not in DETECTED:
-            warn("\n".join(_words(verdict)))
+            warn(mutant_reports.about(verdict))
         if not len(done) % 100:
             note(f"{len(done)} of {len(chosen)}")
 
@@ -121,10 +121,7 @@ def command(
         )  # fmt: skip
 
     with papers.opened(mutant_reports.wanted()) as opened:
-        try:
-            working.run(work)
-        except Interrupted:
-            note(f"interrupted; {len(done)} of {len(chosen)} mutants had a verdict.")
+        if not mutant_reports.ran(work, done, len(chosen)):
             return NOTHING_HAPPENED
         [result] = results
         standing = entries.standing(
@@ -174,52 +171,15 @@ def _lowest(settings: "Settings") -> "Thresholds":
     return min(settings.generated.values(), key=lambda one: one.break_)
 
 
-def _is_in(name: str, path: str) -> bool:
-    path = os.path.normpath(path)
-    return name == path or name.startswith(f"{path}/")
-
-
-def _words(verdict: "Verdict") -> list[str]:
-    found = verdict.judgement
-    lines = [styled(f"{verdict.mutant.id}: {found.word}", "red", bold=True)]
-    lines += [f"  {printable(line)}" for line in found.why.strip().splitlines()]
-    lines += [f"  {printable(line)}" for line in verdict.patch.splitlines()]
-    return lines
-
-
 def _summary(result: "Campaign") -> None:
-    from collections import Counter
-
-    outcome = result.outcome
-    if outcome.void:
-        warn(styled("The run means nothing: ", "red", bold=True) + printable(outcome.void))
-        return
-    words = Counter(one.judgement.word for one in outcome.verdicts)
-    told = ", ".join(f"{count} {word}" for word, count in words.most_common())
-    rate = len(outcome.verdicts) / outcome.seconds if outcome.seconds else 0.0
     for score in result.scores:
-        if score.detected + score.survived:
-            say(
-                f"{score.package}: {score.per_cent:.1f} % "
-                f"({score.detected} of {score.detected + score.survived})"
-            )
-    say(
-        f"{told}; {len(result.ignored)} listed as equivalent; {outcome.again} looked at again; "
-        f"{outcome.seconds:.0f} s, {rate:.1f} a second."
-    )
+        if whole := score.detected + score.survived:
+            say(f"{score.package}: {score.per_cent:.1f} % ({score.detected} of {whole})")
+    mutant_reports.tell(result.outcome, f"{len(result.ignored)} listed as equivalent")
 
 
 def _facts(result: "Campaign") -> dict[str, Any]:
-    import msgspec
-
-    from executor.testing.mutation.packet import Result
-
-    outcome = result.outcome
-    return {
-        "void": outcome.void,
-        "seconds": round(outcome.seconds, 1),
-        "again": outcome.again,
+    return mutant_reports.facts(result.outcome) | {
         "scores": {one.package: round(one.per_cent, 2) for one in result.scores},
         "ignored": {one.id: why for one, why in result.ignored},
-        "results": [msgspec.to_builtins(Result.of(one)) for one in outcome.verdicts],
     }

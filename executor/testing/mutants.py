@@ -46,9 +46,6 @@ class Mutant(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     red: Text | tuple[Text, ...]
     expect: Literal["killed", "timeout"] = "killed"
 
-    each = True
-    """Every one of its tests must go red by itself."""
-
     @property
     def edits(self) -> tuple[Edit, ...]:
         """Its changes."""

@@ -3,14 +3,16 @@
 import dataclasses
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import trio
 
-from executor.testing.mutation import campaign, tracing
+from executor.testing.mutation import campaign, sweeping, tracing
 from executor.testing.mutation.campaign import Campaign
+from executor.testing.mutation.crew import ask
 from executor.testing.mutation.generating import Generated, generated
+from executor.testing.mutation.judging import judge, judge_any
 from executor.testing.mutation.known import (
     Equivalents,
     read_equivalents,
@@ -18,6 +20,7 @@ from executor.testing.mutation.known import (
     write_killers,
 )
 from executor.testing.mutation.settings import read_settings
+from executor.testing.mutation.slot import Answer, Slot, WorkerGone
 
 SHOP = '''\
 """Shop: what it costs."""
@@ -117,6 +120,7 @@ def test_unseen():
 def test_unstable():
     assert shop.unstable(1) == 0
 """
+RED = "tests/test_shop.py::test_unstable"
 PROJECT = """\
 [tool.executor.mutants]
 imports = ["src"]
@@ -241,7 +245,7 @@ async def test_a_no_op_that_dies_makes_the_sweep_void(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A runner that kills everything would be the best one."""
-    monkeypatch.setattr("executor.testing.mutation.sweeping.NO_OP", "\n1 / 0\n")
+    monkeypatch.setattr("executor.testing.mutation.crew.NO_OP", "\n1 / 0\n")
 
     result = await sweep(project, edits(project, "total"))
 
@@ -254,12 +258,35 @@ async def test_an_edit_that_breaks_all_and_lives_makes_the_sweep_void(
 ) -> None:
     """A runner that finds nothing out would call every test a bad one."""
     monkeypatch.setattr(
-        "executor.testing.mutation.sweeping.break_all", lambda source: source + "\n# broken\n"
+        "executor.testing.mutation.crew.break_all", lambda source: source + "\n# broken\n"
     )
 
     result = await sweep(project, edits(project, "total"))
 
     assert "breaks all of src/shop.py is survived" in result.outcome.void
+
+
+async def test_a_runner_that_dies_has_killed_nothing() -> None:
+    """Its end says nothing of the tests that it should have run."""
+
+    class Dying:
+        async def run(self, *_: Any, **__: Any) -> Answer:
+            raise WorkerGone
+
+    answer = await ask(cast("Slot", Dying()), ["tests/test_shop.py::test_total"], 1.0)
+
+    assert judge_any(answer).word == judge(["tests/test_shop.py::test_total"], answer).word
+    assert judge_any(answer).word == "invalid"
+
+
+async def test_a_test_that_turned_red_since_kills_nothing(project: Path) -> None:
+    """What was green when it was traced may be red by now, with the mutant or without."""
+    mutants = [dataclasses.replace(one, reds=(RED,)) for one in edits(project, "unstable")]
+    assert mutants
+
+    outcome = await sweeping.sweep(project, mutants, {RED: 0.01}, read_settings(project))
+
+    assert {one.judgement.word for one in outcome.verdicts} == {"unstable"}
 
 
 async def test_a_budget_leaves_tests_out_and_says_so(project: Path) -> None:

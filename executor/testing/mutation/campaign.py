@@ -5,12 +5,12 @@ trace of the whole suite, which takes as long as the suite does.
 """
 
 import math
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from executor.problems import Problem
 from executor.testing.mutation import generating, tracing, tree
 from executor.testing.mutation.generating import Generated
 from executor.testing.mutation.judging import DETECTED, Judgement
@@ -22,8 +22,6 @@ from executor.testing.mutation.verdicts import Outcome, Told, Verdict
 
 _KNOWN_S = 2.0
 """What is allowed for a known killer that was not timed: its limit is the least there is."""
-
-
 _MESSAGE = re.compile(r"""\s*(?:\w+=)?f?(["']).* .*\1,?\s*""")
 
 
@@ -63,7 +61,7 @@ def sources(top: Path, settings: Settings) -> dict[str, str]:
     chosen = [
         name
         for name in tree.files(top, settings.leave_out)
-        if name.endswith(".py") and any(_is_in(name, one) for one in settings.generated)
+        if name.endswith(".py") and any(is_in(name, one) for one in settings.generated)
     ]
     return {name: (top / name).read_text(encoding="utf-8") for name in sorted(chosen)}
 
@@ -77,11 +75,6 @@ def all_generated(texts: Mapping[str, str], settings: Settings) -> list[Generate
     """
     every = [one for name, text in texts.items() for one in generating.generated(name, text)]
     return every if settings.messages else [one for one in every if not _is_message(one)]
-
-
-def stale(mutants: Sequence[Generated], known: Equivalents) -> list[Problem]:
-    """Give what is listed as equivalent and is not there any more."""
-    return list(known.stale(mutants))
 
 
 async def run(
@@ -178,7 +171,7 @@ def _killers(verdicts: Iterable[Verdict]) -> dict[str, str]:
 
 def _scores(verdicts: Sequence[Verdict], settings: Settings) -> Iterator[Score]:
     for package, thresholds in settings.generated.items():
-        own = [one for one in verdicts if _is_in(one.mutant.id.partition(":")[0], package)]
+        own = [one for one in verdicts if is_in(one.mutant.id.partition(":")[0], package)]
         detected = sum(_is_detected(one) for one in own)
         yield Score(package, thresholds, detected, len(own) - detected)
 
@@ -190,5 +183,7 @@ def _is_message(mutant: Generated) -> bool:
     return mutant.operator == "Call" and _MESSAGE.fullmatch(mutant.original) is not None
 
 
-def _is_in(name: str, package: str) -> bool:
-    return name == package or name.startswith(f"{package.rstrip('/')}/")
+def is_in(name: str, package: str) -> bool:
+    """Say whether a file is what is named, or below it."""
+    package = os.path.normpath(package)
+    return name == package or name.startswith(f"{package}/")

@@ -35,7 +35,7 @@ async def collected_ids(top: Path, settings: Settings) -> frozenset[str]:
         WorkerGone: they cannot be collected.
     """
     async with open_crew(top, settings, jobs=1) as crew:
-        return crew.slots[0].collected
+        return crew.collected
 
 
 def faults(top: Path, files: Iterable[MutantsFile], ids: Iterable[str]) -> Iterator[Fault]:

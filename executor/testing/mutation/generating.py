@@ -41,7 +41,6 @@ class Generated:
     replacement: str
     reds: tuple[str, ...] = ()
     """The tests that could be red for it, the likeliest first."""
-    each = False
     expect = "killed"
 
     @property

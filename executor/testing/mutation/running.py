@@ -12,9 +12,9 @@ from pathlib import Path
 
 import trio
 
-from executor.testing.mutants import DoesNotApply
-from executor.testing.mutation.crew import Crew, ask, open_crew
-from executor.testing.mutation.edits import NO_OP, break_all, patch_of
+from executor.testing.mutants import DoesNotApply, Mutant
+from executor.testing.mutation.crew import Crew, ask, blind, open_crew, side_by_side
+from executor.testing.mutation.edits import break_all, patch_of
 from executor.testing.mutation.judging import (
     Judgement,
     control_fault,
@@ -24,7 +24,7 @@ from executor.testing.mutation.judging import (
 )
 from executor.testing.mutation.settings import Settings
 from executor.testing.mutation.slot import Answer, Item, WorkerGone
-from executor.testing.mutation.verdicts import Outcome, Subject, Told, Verdict, is_sampled
+from executor.testing.mutation.verdicts import Outcome, Told, Verdict, is_sampled
 
 _CONTROLS_AT_ONCE = 40
 _CONTROL_S = 120.0
@@ -32,7 +32,7 @@ _CONTROL_S = 120.0
 
 async def run(
     top: Path,
-    mutants: Sequence[Subject],
+    mutants: Sequence[Mutant],
     settings: Settings,
     *,
     jobs: int = 1,
@@ -60,25 +60,16 @@ class _Run:
     controls: dict[str, Item] = field(default_factory=dict)
     again: int = 0
 
-    async def all(self, mutants: Sequence[Subject]) -> Outcome:
+    async def all(self, mutants: Sequence[Mutant]) -> Outcome:
         await self.control(mutants)
-        void = await self.prove_itself(mutants)
-        verdicts: dict[int, Verdict] = {}
-        if not void:
-            async with trio.open_nursery() as nursery:
-                for number, mutant in enumerate(mutants):
-                    nursery.start_soon(self._one, number, mutant, verdicts)
-        ordered = tuple(verdicts[number] for number in sorted(verdicts))
+        void = await self.blind(mutants)
+        verdicts = () if void else await side_by_side(mutants, self.verdict, self.told)
         took = time.monotonic() - self.began
-        return Outcome(ordered, self.controls, void, took, self.again)
-
-    async def _one(self, number: int, mutant: Subject, verdicts: dict[int, Verdict]) -> None:
-        verdicts[number] = await self.verdict(mutant)
-        self.told(verdicts[number])
+        return Outcome(verdicts, self.controls, void, took, self.again)
 
     # -- the controls -------------------------------------------------------------------------
 
-    async def control(self, mutants: Sequence[Subject]) -> None:
+    async def control(self, mutants: Sequence[Mutant]) -> None:
         """Run every named test on the untouched copy; what was not green is run again alone."""
         names = sorted({name for mutant in mutants for name in mutant.reds})
         batches = [
@@ -104,39 +95,28 @@ class _Run:
             answer = await ask(slot, names, _CONTROL_S + _CONTROL_S * len(names) / 10)
         self.controls |= answer.items
 
-    async def prove_itself(self, mutants: Sequence[Subject]) -> str:
-        """See a no-op live and an edit that breaks everything die, on the way that mutants take.
-
-        Returns:
-            why the run means nothing, if it does.
-        """
+    async def blind(self, mutants: Sequence[Mutant]) -> str:
+        """Say why the run would mean nothing: tried with the first mutant that allows it."""
         for mutant in mutants:
             try:
                 [(name, text), *more] = mutant.texts(self._read).items()
-            except DoesNotApply:
+                source = self._read(name)
+                usable = not more and name.endswith(".py") and mutant.expect == "killed"
+                usable = usable and source not in (text, break_all(source))
+            except (DoesNotApply, SyntaxError):
                 continue
-            good = not any(control_fault(one, self.controls) for one in mutant.reds)
-            if more or not good or not name.endswith(".py") or mutant.expect != "killed":
-                continue
-            source = self._read(name)
-            try:
-                broken = break_all(source)
-            except SyntaxError:
-                continue
-            if broken == source or text == source:
-                continue
-            lived, _ = await self._try(mutant, {name: source + NO_OP})
-            if lived.word != "survived":
-                return f"a no-op is {lived.word}: {lived.why or lived.killers}"
-            died, _ = await self._try(mutant, {name: broken})
-            if died.word != "killed":
-                return f"an edit that breaks all of {name} is {died.word}: {died.why}"
-            return ""
+            if usable and not any(control_fault(one, self.controls) for one in mutant.reds):
+
+                async def attempt(texts: Mapping[str, str], mutant: Mutant = mutant) -> Judgement:
+                    judgement, _ = await self._try(mutant, texts)
+                    return judgement
+
+                return await blind(name, source, attempt)
         return ""
 
     # -- a mutant -----------------------------------------------------------------------------
 
-    async def verdict(self, mutant: Subject) -> Verdict:
+    async def verdict(self, mutant: Mutant) -> Verdict:
         """Find out what becomes of one mutant."""
         try:
             texts = mutant.texts(self._read)
@@ -163,7 +143,7 @@ class _Run:
         output = "\n".join(item.text for item in answer.items.values() if item.text)
         return Verdict(mutant, judgement, patch, output, answer.exit, answer.seconds, how)
 
-    async def _try(self, mutant: Subject, texts: Mapping[str, str]) -> tuple[Judgement, Answer]:
+    async def _try(self, mutant: Mutant, texts: Mapping[str, str]) -> tuple[Judgement, Answer]:
         """Run its tests: with new code in the collected ones, or else imported anew."""
         limit = time_limit(self.controls, mutant.reds)
         async with self.crew.slot() as slot:
@@ -174,7 +154,7 @@ class _Run:
         return judge(mutant.reds, answer), answer
 
     async def _again(
-        self, mutant: Subject, texts: Mapping[str, str], *, alone: bool
+        self, mutant: Mutant, texts: Mapping[str, str], *, alone: bool
     ) -> tuple[Judgement, Answer]:
         limit = time_limit(self.controls, mutant.reds)
         async with self.crew.alone() if alone else self.crew.slot() as slot:

@@ -11,10 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import trio
-
-from executor.testing.mutation.crew import Crew, ask, open_crew
-from executor.testing.mutation.edits import NO_OP, break_all, patch_of
+from executor.testing.mutation.crew import Crew, ask, blind, open_crew, side_by_side
+from executor.testing.mutation.edits import break_all, patch_of
 from executor.testing.mutation.generating import Generated
 from executor.testing.mutation.judging import Judgement, control_fault, judge_any, time_limit
 from executor.testing.mutation.settings import Settings
@@ -68,40 +66,25 @@ class _Sweep:
     again: int = 0
 
     async def all(self, mutants: Sequence[Generated]) -> Outcome:
-        void = await self.prove_itself(mutants)
-        verdicts: dict[int, Verdict] = {}
-        if not void:
-            async with trio.open_nursery() as nursery:
-                for number, mutant in enumerate(mutants):
-                    nursery.start_soon(self._one, number, mutant, verdicts)
-        ordered = tuple(verdicts[number] for number in sorted(verdicts))
+        void = await self.blind(mutants)
+        verdicts = () if void else await side_by_side(mutants, self.verdict, self.told)
         took = time.monotonic() - self.began
-        return Outcome(ordered, self.controls, void, took, self.again)
+        return Outcome(verdicts, self.controls, void, took, self.again)
 
-    async def _one(self, number: int, mutant: Generated, verdicts: dict[int, Verdict]) -> None:
-        verdicts[number] = await self.verdict(mutant)
-        self.told(verdicts[number])
-
-    async def prove_itself(self, mutants: Sequence[Generated]) -> str:
-        """See a no-op live and an edit that breaks everything die, on the way that mutants take.
-
-        Returns:
-            why the run means nothing, if it does.
-        """
+    async def blind(self, mutants: Sequence[Generated]) -> str:
+        """Say why the run would mean nothing: tried with the first mutant that allows it."""
         for mutant in mutants:
-            tests, source = mutant.reds[:_PROBED], self._read(mutant.file)
-            broken = break_all(source)
-            if not tests or broken == source:
-                continue
-            lived, _ = await self._try(tests, {mutant.file: source + NO_OP})
-            if lived.word == "no-tests":  # they were written down, and are there no more
-                continue
-            if lived.word != "survived":
-                return f"a no-op is {lived.word}: {lived.why or lived.killers}"
-            died, _ = await self._try(tests, {mutant.file: broken})
-            if died.word != "killed":
-                return f"an edit that breaks all of {mutant.file} is {died.word}: {died.why}"
-            return ""
+            source = self._read(mutant.file)
+            tests = [one for one in mutant.reds[:_PROBED] if await self._is_green(one)]
+            if tests and break_all(source) != source:
+
+                async def attempt(
+                    texts: Mapping[str, str], tests: Sequence[str] = tests
+                ) -> Judgement:
+                    judgement, _ = await self._try(tests, texts)
+                    return judgement
+
+                return await blind(mutant.file, source, attempt)
         return ""
 
     async def verdict(self, mutant: Generated) -> Verdict:

@@ -77,7 +77,7 @@ async def trace(
     numbers = {name: at for at, name in enumerate(names)}
     prepare = partial(_instrument, sources, numbers)
     async with open_crew(top, settings, jobs, prepare) as crew:
-        tests = sorted(crew.slots[0].collected)
+        tests = sorted(crew.collected)
         seconds = await _run(crew.slots, tests, told)
         log = _log(crew.slots[0]).read_text(encoding="ascii")
     return _read(log, tests, names, seconds)

@@ -18,7 +18,7 @@ class Subject(Protocol):
 
     Attributes:
         rule: what it breaks; of a generated one the function that it is in.
-        reds: the tests that are to go red: ``each`` of them by itself, or any one.
+        reds: the tests that are to go red.
         expect: the verdict that is as it should be.
     """
 
@@ -28,8 +28,6 @@ class Subject(Protocol):
     def rule(self) -> str: ...
     @property
     def reds(self) -> Sequence[str]: ...
-    @property
-    def each(self) -> bool: ...
     @property
     def expect(self) -> str: ...
     def texts(self, read: Callable[[str], str]) -> dict[str, str]: ...
