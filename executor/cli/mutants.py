@@ -146,6 +146,7 @@ def check(as_json: bool) -> int:
       3   an edit does not apply exactly once: what it is about has changed
     """
     from executor.testing.mutation.checking import collected_ids, faults
+    from executor.testing.mutation.slot import WorkerGone
 
     top, settings, files = declared()
     ids: list[frozenset[str]] = []
@@ -153,7 +154,10 @@ def check(as_json: bool) -> int:
     async def work() -> None:
         ids.append(await collected_ids(top, settings))
 
-    working.run(work)
+    try:
+        working.run(work)
+    except WorkerGone as gone:
+        raise click.UsageError(f"The tests cannot be collected:\n{gone}") from None
     found = list(faults(top, files, ids[0]))
     stale = [one for one in found if one.stale]
     if as_json:

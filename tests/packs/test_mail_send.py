@@ -392,7 +392,7 @@ async def test_text_in_earlier_replies_cannot_make_a_lost_message_undelivered(
     code = b"220" if key == "greeting" else b"250"
     chatter = b"".join(code + b"-" + lie + b"\r\n" for lie in LIES) + code + b" ok\r\n"
     with smtp(**{key: chatter}, message=close) as server:
-        receipt = await send(house, server.url, changes=SOON)
+        receipt = await send(house, server.url)
 
     assert receipt.status == "unresolved"
     assert len(server.messages) == 1
@@ -403,7 +403,7 @@ async def test_text_in_earlier_replies_cannot_make_a_lost_message_undelivered(
 async def test_a_line_that_is_no_reply_cannot_decide_anything(house: House, lie: bytes) -> None:
     """curl prints lines that it takes for no reply, or for half of one, all the same."""
     with smtp(greeting=b"220-" + lie + b"\r\n" + lie + b"\r\n220 ok\r\n", message=close) as server:
-        receipt = await send(house, server.url, changes=SOON)
+        receipt = await send(house, server.url)
 
     assert receipt.status != "delivered"
     assert receipt.status == "unresolved" or server.messages == []

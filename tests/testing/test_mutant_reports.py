@@ -131,9 +131,9 @@ def test_the_page_shows_every_mutant_in_its_place(run: Standing) -> None:
 
     mutants = [about for tag, about in page.tags if "mutant" in str(about.get("class", "")).split()]
     assert len(mutants) == sum(len(one.spots) or 1 for one in run.entries)
-    assert {str(one["data-verdict"]) for one in mutants} == set(WORDS)
+    assert {str(one["data-verdicts"]) for one in mutants} == set(WORDS)
     for one in mutants:
-        assert ("open" in one) == (one["data-verdict"] not in ("killed", "ignored"))
+        assert ("open" in one) == (one["data-verdicts"] not in ("killed", "ignored"))
 
 
 # -- for CI servers --------------------------------------------------------------------------------

@@ -70,6 +70,18 @@ def test_what_was_recorded_is_found_out_again_without_a_trace(project: Path) -> 
     assert "src/postage.py:label:" in out
 
 
+def test_tests_that_cannot_be_collected_are_told_as_such(project: Path) -> None:
+    """It is the project that has to be mended."""
+    (project / "tests" / "test_broken.py").write_text("import no_such_thing\n")
+
+    for words in (["check"], ["run"], ["sweep"]):
+        code, out = mutants(project, *words)
+        assert code in (2, 70)
+        assert "cannot be collected" in out or "cannot be traced" in out
+        assert "no_such_thing" in out
+        assert "fault of the executor" not in out
+
+
 def test_an_entry_that_means_nothing_is_stale(project: Path) -> None:
     """It would come to hide something else."""
     listed = project / "mutants" / "equivalent.yaml"

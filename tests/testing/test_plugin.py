@@ -130,7 +130,42 @@ def test_a_case_of_which_nothing_is_known_fails(place: Path) -> None:
     assert "nothing is known of ${nobody.knows}" in out
 
 
-def test_what_cannot_be_run_fails_where_nothing_may_be_lacking(place: Path) -> None:
+def test_what_the_machine_lacks_is_skipped_and_fails_where_nothing_may_be_lacking(
+    place: Path,
+) -> None:
+    """On a developer's machine a skip is information, in CI it is a hole."""
+    (place / "conftest.py").write_text(
+        "from executor.testing import engine, planted\n\n\n"
+        "async def missed():\n    return ''\n\n\n"
+        "planted.missed = missed\n"
+        "engine._lacking = lambda *_: 'it needs the moon'\n"
+    )
+    words = ("demo.yaml", "-rs", "-k", "demo.once")
+
+    code, out = run(place, *words)
+    assert (code, "2 skipped" in out, "it needs the moon" in out) == (0, True, True)
+
+    for ci in ("true", "1", "yes"):
+        code, out = run(place, *words, CI=ci)
+        assert (code, "2 failed" in out) == (1, True)
+    assert run(place, *words, CI="false")[0] == 0
+
+
+# rule: proof.self-test
+def test_a_session_whose_harness_is_blind_is_not_believed(place: Path) -> None:
+    """It would be green for ever."""
+    (place / "conftest.py").write_text(
+        "from executor.testing import planted\n\n\n"
+        "async def missed():\n    return 'the lie'\n\n\nplanted.missed = missed\n"
+    )
+
+    code, out = run(place, "-k", "demo.once")
+
+    assert (code, "The harness did not find a planted fault: the lie" in out) == (70, True)
+    assert "passed" not in out
+
+
+def test_what_we_cannot_do_fails(place: Path) -> None:
     """We can do all that there is a word for: what we cannot do is a slip in the scenario."""
     code, out = run(place, "demo.yaml::held-nowhere", "-k", "not control")
 

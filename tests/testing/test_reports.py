@@ -428,7 +428,7 @@ def test_the_page_holds_each_rule_with_its_cases_failures_and_lines(
     assert "\n".join(line[6:] for line in lines[8:20]) in page.text("pre")
     assert "About the next one" not in page.text("pre")
     rows = {row["id"]: row for row in page.all("tr") if "id" in row}
-    assert {name: (row["data-family"], row["data-verdicts"]) for name, row in rows.items()} == {
+    assert {name: (row["data-group"], row["data-verdicts"]) for name, row in rows.items()} == {
         "demo.told": ("demo", "failed,passed,unsupported"),
         "demo.broken": ("demo", "broken,passed"),
         "other.skipped": ("other", "passed,skipped"),
@@ -451,7 +451,9 @@ def test_the_page_can_be_read_without_eyes_or_a_wide_screen(outcome: Outcome) ->
     assert len(page.all("label")) == len(page.all("select")) + len(page.all("input"))
     assert "".join(page.inside["caption"]).strip()
     assert all(head.get("scope") for head in page.all("th"))
-    assert page.all("form") == [{"id": "filter", "role": "search", "hidden": None}]
+    assert page.all("form") == [
+        {"id": "filter", "role": "search", "data-items": "rules", "hidden": None}
+    ]
 
 
 def test_a_page_of_files_that_are_gone_has_no_lines(outcome: Outcome, tmp_path: Path) -> None:

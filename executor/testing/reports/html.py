@@ -5,10 +5,9 @@ whatever it does not bring along, so that no text of a scenario could load or ru
 """
 
 from collections.abc import Iterable, Iterator
-from html import escape
 from itertools import groupby
 
-from executor.testing.reports.page import STYLE, policy
+from executor.testing.reports.page import page, text
 from executor.testing.reports.standing import (
     NOT_BUILT,
     NOT_RUN,
@@ -20,95 +19,35 @@ from executor.testing.reports.standing import (
 )
 from executor.testing.reports.values import shown
 from executor.testing.verdicts import Failure, Outcome, Verdict
-from executor.visible import printable
 
 MOST = 10_000
 """Characters of a value that are shown."""
-_SCRIPT = """
-const form = document.getElementById("filter");
-const rules = [...document.querySelectorAll(".rule")];
-const texts = rules.map((rule) => rule.textContent.toLowerCase());
-function filter() {
-  const { verdict, family, text } = form.elements;
-  const words = text.value.toLowerCase().split(/\\s+/);
-  let left = 0;
-  rules.forEach((rule, index) => {
-    rule.hidden = !(
-      (!verdict.value || rule.dataset.verdicts.split(",").includes(verdict.value)) &&
-      (!family.value || rule.dataset.family === family.value) &&
-      words.every((word) => texts[index].includes(word))
-    );
-    left += !rule.hidden;
-  });
-  for (const body of document.querySelectorAll("tbody"))
-    body.hidden = !body.querySelector(".rule:not([hidden])");
-  document.getElementById("left").textContent = `${left} of ${rules.length} rules`;
-}
-form.addEventListener("input", filter);
-form.addEventListener("submit", (event) => event.preventDefault());
-form.addEventListener("reset", () => setTimeout(filter));
-form.hidden = false;
-filter();
-"""
-_PAGE = """\
-<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{policy}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{title}</title>
-<style>{style}</style>
-</head>
-<body>
-<header>
-<h1>Rules and scenarios</h1>
-<p>{title}</p>
-<ul class="counts">
-{counts}
-</ul>
-</header>
-<main>
-<form id="filter" role="search" hidden>
-<label>Verdict <select name="verdict"><option value="">all</option>{words}</select></label>
-<label>Family <select name="family"><option value="">all</option>{families}</select></label>
-<label>Text <input name="text" type="search"></label>
-<button type="reset">Show all</button>
-<output id="left" aria-live="polite"></output>
-</form>
+_TABLE = """\
 <table role="table">
 <caption>Each rule, what it promises, and the scenarios that try to break it. The control of a
 scenario is the same with the one fact put right.</caption>
 <thead role="rowgroup"><tr role="row"><th role="columnheader" scope="col">Rule</th>\
 <th role="columnheader" scope="col">What it promises</th>\
-<th role="columnheader" scope="col">Scenarios</th></tr></thead>
-{rows}
-</table>
-</main>
-<script>{script}</script>
-</body>
-</html>
-"""
+<th role="columnheader" scope="col">Scenarios</th></tr></thead>"""
 
 
 def report(outcome: Outcome) -> str:
     """Give the page."""
     rules = list(standings(outcome))
     words = [word for word in (*WORDS, NOT_RUN, NOT_BUILT) if any(word in _words(r) for r in rules)]
-    families = dict.fromkeys(standing.family for standing in rules)
     title = (
         f"{count(len(outcome.verdicts), 'case')} against {outcome.target} "
         f"in {outcome.seconds:.1f} s"
     )
-    return _PAGE.format(
-        policy=policy(STYLE, _SCRIPT),
-        title=_text(title),
-        style=STYLE,
-        script=_SCRIPT,
-        counts="\n".join(_counts(outcome, rules)),
-        words="".join(map(_option, words)),
-        families="".join(map(_option, families)),
-        rows="\n".join(_rows(rules)),
+    return page(
+        "Rules and scenarios",
+        title,
+        items="rules",
+        words=words,
+        group="Family",
+        groups=dict.fromkeys(standing.family for standing in rules),
+        counts=_counts(outcome, rules),
+        content=(_TABLE, *_rows(rules), "</table>"),
     )
 
 
@@ -126,9 +65,9 @@ def _counts(outcome: Outcome, rules: Iterable[Standing]) -> Iterator[str]:
 def _rows(rules: Iterable[Standing]) -> Iterator[str]:
     sources = Sources()
     for family, members in groupby(rules, lambda standing: standing.family):
-        yield '<tbody role="rowgroup">'
+        yield '<tbody class="holder" role="rowgroup">'
         yield '<tr class="family" role="row">'
-        yield f'<th role="rowheader" colspan="3" scope="rowgroup">{_text(family)}</th></tr>'
+        yield f'<th role="rowheader" colspan="3" scope="rowgroup">{text(family)}</th></tr>'
         for standing in members:
             yield from _rule(standing, sources)
         yield "</tbody>"
@@ -138,14 +77,14 @@ def _rule(standing: Standing, sources: Sources) -> Iterator[str]:
     rule = standing.rule
     words = ",".join(sorted(_words(standing)))
     yield (
-        f'<tr class="rule" role="row" id="{_text(rule.id)}" '
-        f'data-family="{_text(standing.family)}" data-verdicts="{_text(words)}">'
+        f'<tr class="rule item" role="row" id="{text(rule.id)}" '
+        f'data-group="{text(standing.family)}" data-verdicts="{text(words)}">'
     )
-    yield f'<th role="rowheader" scope="row"><p><code>{_text(rule.id)}</code></p>'
-    yield f'<p>{_verdict(standing.word)}</p><p class="why">{_text(standing.where)}</p></th>'
-    yield f'<td role="cell"><p>{_text(rule.statement)}</p><p class="why">{_text(rule.why)}</p>'
+    yield f'<th role="rowheader" scope="row"><p><code>{text(rule.id)}</code></p>'
+    yield f'<p>{_verdict(standing.word)}</p><p class="why">{text(standing.where)}</p></th>'
+    yield f'<td role="cell"><p>{text(rule.statement)}</p><p class="why">{text(rule.why)}</p>'
     if rule.codes:
-        yield f"<p>{' '.join(f'<code>{_text(code)}</code>' for code in rule.codes)}</p>"
+        yield f"<p>{' '.join(f'<code>{text(code)}</code>' for code in rule.codes)}</p>"
     yield '</td><td role="cell">'
     for _, cases in groupby(standing.verdicts, lambda verdict: verdict.case.scenario.id):
         yield from _scenario(list(cases), sources)
@@ -157,35 +96,35 @@ def _scenario(verdicts: list[Verdict], sources: Sources) -> Iterator[str]:
     wrong = any(verdict.word in ("failed", "broken") for verdict in verdicts)
     said = [f"{'control ' if one.case.control else ''}{_verdict(one.word)}" for one in verdicts]
     opened = " open" if wrong else ""
-    yield f"<details{opened}><summary><code>{_text(case.scenario.id)}</code> {', '.join(said)}"
+    yield f"<details{opened}><summary><code>{text(case.scenario.id)}</code> {', '.join(said)}"
     yield "</summary>"
     if case.scenario.why:
-        yield f'<p class="why">{_text(case.scenario.why)}</p>'
+        yield f'<p class="why">{text(case.scenario.why)}</p>'
     for verdict in verdicts:
         yield from _wrong(verdict)
     first, lines = sources.scenario(case)
     if lines:
-        yield f'<p class="why">{_text(f"{case.file.path}:{first}")}</p>'
-        yield f"<pre>{_text(lines)}</pre>"
+        yield f'<p class="why">{text(f"{case.file.path}:{first}")}</p>'
+        yield f"<pre>{text(lines)}</pre>"
     yield "</details>"
 
 
 def _wrong(verdict: Verdict) -> Iterator[str]:
     if verdict.failures or verdict.why:
-        yield f"<p>{_verdict(verdict.word)} <code>{_text(verdict.case.id)}</code></p>"
+        yield f"<p>{_verdict(verdict.word)} <code>{text(verdict.case.id)}</code></p>"
     if verdict.why:
-        yield f"<pre>{_text(verdict.why)}</pre>"
+        yield f"<pre>{text(verdict.why)}</pre>"
     if verdict.failures:
         yield f"<dl>{''.join(map(_failure, verdict.failures))}</dl>"
     if verdict.kept:
-        yield f"<p>kept in <code>{_text(verdict.kept)}</code></p>"
+        yield f"<p>kept in <code>{text(verdict.kept)}</code></p>"
 
 
 def _failure(failure: Failure) -> str:
     return (
-        f"<dt>{_text(failure.where)}: <code>{_text(failure.key)}</code></dt>"
-        f"<dd>expected <code>{_text(shown(failure.expected, MOST))}</code></dd>"
-        f"<dd>actual <code>{_text(shown(failure.actual, MOST))}</code></dd>"
+        f"<dt>{text(failure.where)}: <code>{text(failure.key)}</code></dt>"
+        f"<dd>expected <code>{text(shown(failure.expected, MOST))}</code></dd>"
+        f"<dd>actual <code>{text(shown(failure.actual, MOST))}</code></dd>"
     )
 
 
@@ -195,12 +134,3 @@ def _words(standing: Standing) -> set[str]:
 
 def _verdict(word: str, said: str = "") -> str:
     return f'<span class="verdict {word.replace(" ", "-")}">{said or word}</span>'
-
-
-def _option(value: str) -> str:
-    return f"<option>{_text(value)}</option>"
-
-
-def _text(text: str) -> str:
-    """Write a text so that it is nothing but text, and all of it is seen."""
-    return escape(printable(text, lines=True), quote=True)

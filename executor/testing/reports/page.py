@@ -1,7 +1,15 @@
-"""Page: what the reports for browsers share: their looks, and what they forbid themselves."""
+"""Page: what the reports for browsers share: their looks, their filter, and what they forbid.
+
+The items of a page are elements of the class ``item``, each with ``data-verdicts`` (its words, with
+commas between) and ``data-group``. A ``.holder`` without an item that is shown is hidden.
+"""
 
 import base64
 import hashlib
+from collections.abc import Iterable
+from html import escape
+
+from executor.visible import printable
 
 STYLE = """
 :root {
@@ -58,8 +66,111 @@ summary { cursor: pointer; padding: 0.25rem 0; }
 """
 
 
-def policy(style: str, script: str) -> str:
-    """Give the content security policy of a page that has this style, this script and no more."""
+_SCRIPT = """
+const form = document.getElementById("filter");
+const items = [...document.querySelectorAll(".item")];
+const texts = items.map((item) => item.textContent.toLowerCase());
+function filter() {
+  const { verdict, group, text } = form.elements;
+  const words = text.value.toLowerCase().split(/\\s+/);
+  let left = 0;
+  items.forEach((item, index) => {
+    item.hidden = !(
+      (!verdict.value || item.dataset.verdicts.split(",").includes(verdict.value)) &&
+      (!group.value || item.dataset.group === group.value) &&
+      words.every((word) => texts[index].includes(word))
+    );
+    left += !item.hidden;
+  });
+  for (const holder of document.querySelectorAll(".holder"))
+    holder.hidden = !holder.querySelector(".item:not([hidden])");
+  document.getElementById("left").textContent = `${left} of ${items.length} ${form.dataset.items}`;
+}
+form.addEventListener("input", filter);
+form.addEventListener("submit", (event) => event.preventDefault());
+form.addEventListener("reset", () => setTimeout(filter));
+form.hidden = false;
+filter();
+"""
+_PAGE = """\
+<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title>
+<style>{style}</style>
+</head>
+<body>
+<header>
+<h1>{heading}</h1>
+<p>{title}</p>
+<ul class="counts">
+{counts}
+</ul>
+</header>
+<main>
+<form id="filter" role="search" data-items="{items}" hidden>
+<label>Verdict <select name="verdict"><option value="">all</option>{words}</select></label>
+<label>{group} <select name="group"><option value="">all</option>{groups}</select></label>
+<label>Text <input name="text" type="search"></label>
+<button type="reset">Show all</button>
+<output id="left" aria-live="polite"></output>
+</form>
+{content}
+</main>
+<script>{script}</script>
+</body>
+</html>
+"""
+
+
+def page(
+    heading: str,
+    title: str,
+    *,
+    items: str,
+    words: Iterable[str],
+    group: str,
+    groups: Iterable[str],
+    counts: Iterable[str],
+    content: Iterable[str],
+    style: str = STYLE,
+) -> str:
+    """Give a page. All but ``counts`` and ``content``, which are HTML, is plain text.
+
+    Args:
+        items: what its items are called: ``rules``.
+        words: the verdicts by which they can be chosen; ``groups`` what they belong to, which is
+            called ``group``.
+    """
+    return _PAGE.format(
+        policy=_policy(style, _SCRIPT),
+        heading=text(heading),
+        title=text(title),
+        style=style,
+        script=_SCRIPT,
+        items=text(items),
+        group=text(group),
+        words="".join(map(_option, words)),
+        groups="".join(map(_option, groups)),
+        counts="\n".join(counts),
+        content="\n".join(content),
+    )
+
+
+def text(value: str) -> str:
+    """Write a text so that it is nothing but text, and all of it is seen."""
+    return escape(printable(value, lines=True), quote=True)
+
+
+def _option(value: str) -> str:
+    return f"<option>{text(value)}</option>"
+
+
+def _policy(style: str, script: str) -> str:
+    """Allow this style, this script and no more."""
     return (
         f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; "
         "base-uri 'none'; form-action 'none'"

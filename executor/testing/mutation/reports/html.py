@@ -6,11 +6,9 @@ that killed it. Without JavaScript all of it is there to read; with it, it can b
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from html import escape
 
 from executor.testing.mutation.reports.entries import WORDS, Entry, Spot, Standing
-from executor.testing.reports.page import STYLE, policy
-from executor.visible import printable
+from executor.testing.reports.page import STYLE, page, text
 
 _MOST_TESTS = 50
 _STYLE = (
@@ -35,64 +33,6 @@ del, ins { text-decoration: none; white-space: pre-wrap; }
 del { color: var(--bad); } ins { color: var(--good); }
 """
 )
-_SCRIPT = """
-const form = document.getElementById("filter");
-const mutants = [...document.querySelectorAll(".mutant")];
-const texts = mutants.map((one) => one.textContent.toLowerCase());
-function filter() {
-  const { verdict, file, text } = form.elements;
-  const words = text.value.toLowerCase().split(/\\s+/);
-  let left = 0;
-  mutants.forEach((one, index) => {
-    one.hidden = !(
-      (!verdict.value || one.dataset.verdict === verdict.value) &&
-      (!file.value || one.dataset.file === file.value) &&
-      words.every((word) => texts[index].includes(word))
-    );
-    left += !one.hidden;
-  });
-  for (const section of document.querySelectorAll("section"))
-    section.hidden = !section.querySelector(".mutant:not([hidden])");
-  document.getElementById("left").textContent = `${left} of ${mutants.length} mutants`;
-}
-form.addEventListener("input", filter);
-form.addEventListener("submit", (event) => event.preventDefault());
-form.addEventListener("reset", () => setTimeout(filter));
-form.hidden = false;
-filter();
-"""
-_PAGE = """\
-<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{policy}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{title}</title>
-<style>{style}</style>
-</head>
-<body>
-<header>
-<h1>Mutants</h1>
-<p>{title}</p>
-<ul class="counts">
-{counts}
-</ul>
-</header>
-<main>
-<form id="filter" role="search" hidden>
-<label>Verdict <select name="verdict"><option value="">all</option>{words}</select></label>
-<label>File <select name="file"><option value="">all</option>{files}</select></label>
-<label>Text <input name="text" type="search"></label>
-<button type="reset">Show all</button>
-<output id="left" aria-live="polite"></output>
-</form>
-{sections}
-</main>
-<script>{script}</script>
-</body>
-</html>
-"""
 
 
 def report(standing: Standing) -> bytes:
@@ -102,19 +42,17 @@ def report(standing: Standing) -> bytes:
     title = f"{standing.title}: {len(standing.entries)} mutants in {standing.seconds:.0f} s"
     if standing.void:
         title = f"{standing.title}: the run means nothing: {standing.void}"
-    page = _PAGE.format(
-        policy=policy(_STYLE, _SCRIPT),
-        title=_text(title),
+    return page(
+        "Mutants",
+        title,
+        items="mutants",
+        words=words,
+        group="File",
+        groups=standing.by_file(),
+        counts=(f'<li class="verdict {word}">{counted[word]} {word}</li>' for word in words),
+        content=_sections(standing),
         style=_STYLE,
-        script=_SCRIPT,
-        counts="\n".join(
-            f'<li class="verdict {word}">{counted[word]} {word}</li>' for word in words
-        ),
-        words="".join(f"<option>{word}</option>" for word in words),
-        files="".join(f"<option>{_text(name)}</option>" for name in standing.by_file()),
-        sections="\n".join(_sections(standing)),
-    )
-    return page.encode()
+    ).encode()
 
 
 def _sections(standing: Standing) -> Iterator[str]:
@@ -122,14 +60,14 @@ def _sections(standing: Standing) -> Iterator[str]:
         at_line: dict[int, list[tuple[Entry, Spot]]] = {}
         for entry, spot in spots:
             at_line.setdefault(spot.end[0], []).append((entry, spot))
-        yield f'<section>\n<h2>{_text(name)}</h2>\n<ol class="source">'
+        yield f'<section class="holder">\n<h2>{text(name)}</h2>\n<ol class="source">'
         for number, line in enumerate(standing.texts[name].splitlines(), 1):
             mutants = "".join(_mutant(*one) for one in at_line.get(number, ()))
-            yield f"<li><code>{_text(line)}</code>{mutants}</li>"
+            yield f"<li><code>{text(line)}</code>{mutants}</li>"
         yield "</ol>\n</section>"
     if lost := [one for one in standing.entries if not one.spots]:
         mutants = "".join(_mutant(one, None) for one in lost)
-        yield f"<section>\n<h2>Edits that do not apply</h2>\n{mutants}\n</section>"
+        yield f'<section class="holder">\n<h2>Edits that do not apply</h2>\n{mutants}\n</section>'
 
 
 def _mutant(entry: Entry, spot: Spot | None) -> str:
@@ -137,28 +75,23 @@ def _mutant(entry: Entry, spot: Spot | None) -> str:
     change = ""
     if spot is not None:
         change = (
-            f"<p><del>{_text(spot.original, lines=True) or '&nbsp;'}</del> → "
-            f"<ins>{_text(spot.replacement, lines=True) or '&nbsp;'}</ins></p>"
+            f"<p><del>{text(spot.original) or '&nbsp;'}</del> → "
+            f"<ins>{text(spot.replacement) or '&nbsp;'}</ins></p>"
         )
-    why = f"<p>{_text(entry.why, lines=True)}</p>" if entry.why else ""
+    why = f"<p>{text(entry.why)}</p>" if entry.why else ""
     return (
-        f'<details class="mutant{"" if entry.good else " bad"}" data-verdict="{entry.word}" '
-        f'data-file="{_text(file)}"{"" if entry.good else " open"}>'
+        f'<details class="mutant item{"" if entry.good else " bad"}" data-verdicts="{entry.word}" '
+        f'data-group="{text(file)}"{"" if entry.good else " open"}>'
         f'<summary><span class="verdict {entry.word}">{entry.word}</span> '
-        f"<code>{_text(entry.id)}</code> {_text(entry.rule)}</summary>"
+        f"<code>{text(entry.id)}</code> {text(entry.rule)}</summary>"
         f"{change}{why}{_tests('Killed by', entry.killers)}"
-        f"<pre>{_text(entry.patch, lines=True)}</pre></details>"
+        f"<pre>{text(entry.patch)}</pre></details>"
     )
 
 
 def _tests(what: str, tests: Sequence[str]) -> str:
     if not tests:
         return ""
-    shown = "".join(f"<li><code>{_text(one)}</code></li>" for one in tests[:_MOST_TESTS])
+    shown = "".join(f"<li><code>{text(one)}</code></li>" for one in tests[:_MOST_TESTS])
     more = f"<li>and {len(tests) - _MOST_TESTS} more</li>" if len(tests) > _MOST_TESTS else ""
     return f"<p>{what}:</p><ul>{shown}{more}</ul>"
-
-
-def _text(text: str, *, lines: bool = False) -> str:
-    """Escape a text; what cannot be seen is shown."""
-    return escape(printable(text, lines=lines))
