@@ -51,7 +51,7 @@ def check(paths: tuple[str, ...], as_json: bool) -> int:
     Example:
       executor spec check specs
     """
-    from executor.testing.spec import read_specs
+    from executor.testing.spec_reading import read_specs
 
     try:
         files = read_specs(paths)
@@ -144,7 +144,7 @@ def coverage(specs: tuple[str, ...], mutants: str | None, as_json: bool) -> int:
     from executor.testing.coverage import gaps, missed
     from executor.testing.mutants import read_mutants
     from executor.testing.places import shipped
-    from executor.testing.spec import read_specs
+    from executor.testing.spec_reading import read_specs
 
     if blind := missed():
         warn(f"The check is blind: {printable(blind)}")

@@ -210,7 +210,7 @@ def _selected(
 
 def _read(paths: tuple[str, ...]) -> "list[SpecFile]":
     from executor.testing.places import shipped
-    from executor.testing.spec import read_specs
+    from executor.testing.spec_reading import read_specs
 
     try:
         return read_specs(paths or [shipped("specs")])

@@ -185,7 +185,7 @@ def missed() -> str:
         what it did not find, or found too much; empty where it found just those.
     """
     from executor.testing.mutants import parse_mutants
-    from executor.testing.spec import parse_spec
+    from executor.testing.spec_reading import parse_spec
 
     found = gaps(
         [parse_spec(_SPEC, "specs/planted.yaml")],

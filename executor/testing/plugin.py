@@ -50,7 +50,7 @@ class SpecItems(pytest.File):
 
     def _read(self) -> "SpecFile":
         from executor.problems import Faulty
-        from executor.testing.spec import read_specs
+        from executor.testing.spec_reading import read_specs
         from executor.visible import printable
 
         try:

@@ -15,7 +15,8 @@ from executor.testing import coverage
 from executor.testing.coverage import gaps
 from executor.testing.mutants import parse_mutants
 from executor.testing.places import shipped
-from executor.testing.spec import parse_spec, schema
+from executor.testing.spec import schema
+from executor.testing.spec_reading import parse_spec
 
 SPEC = """\
 executor: spec/1

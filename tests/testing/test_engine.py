@@ -10,7 +10,7 @@ import trio
 
 from executor.testing import engine
 from executor.testing.engine import run_all
-from executor.testing.spec import read_spec
+from executor.testing.spec_reading import read_spec
 from executor.testing.verdicts import Verdict
 from tests.cli.call import PATIENCE_S
 

@@ -14,7 +14,7 @@ import pytest
 
 from executor.testing import parts
 from executor.testing.engine import run_all
-from executor.testing.spec import read_spec
+from executor.testing.spec_reading import read_spec
 from executor.testing.verdicts import Verdict
 
 FIRST = {"run": {"as": "first"}}

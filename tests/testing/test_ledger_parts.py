@@ -5,7 +5,7 @@ from pathlib import Path
 import trio
 
 from executor.testing.engine import run_all
-from executor.testing.spec import read_spec
+from executor.testing.spec_reading import read_spec
 from executor.testing.verdicts import Verdict
 
 SPEC = """\

@@ -14,7 +14,7 @@ import pytest
 
 from executor.testing import engine
 from executor.testing.house import House
-from executor.testing.spec import read_spec
+from executor.testing.spec_reading import read_spec
 from executor.testing.verdicts import Verdict
 from tests.testing.peers_talk import PEERS, Peer, talking, until
 from tools.peers import table

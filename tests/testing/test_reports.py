@@ -22,7 +22,7 @@ import trio
 from executor.testing.engine import run_all
 from executor.testing.matching import MISSING
 from executor.testing.reports import as_json, html, junit, terminal, values
-from executor.testing.spec import read_specs
+from executor.testing.spec_reading import read_specs
 from executor.testing.verdicts import Outcome
 
 HOSTILE = "</pre>]]><script>alert(1)</script>\x1b]0;mine\x07\u202edrowssap\x00\ud800\ufffe&amp;\n0"

@@ -6,7 +6,8 @@ import pytest
 
 from executor.problems import Faulty
 from executor.testing import parts
-from executor.testing.spec import Case, parse_spec, read_specs, schema, step_names
+from executor.testing.spec import Case, schema, step_names
+from executor.testing.spec_reading import parse_spec, read_specs
 
 SPEC = """\
 executor: spec/1

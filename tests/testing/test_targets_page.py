@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from executor.testing.engine import run_all
-from executor.testing.spec import read_specs
+from executor.testing.spec_reading import read_specs
 
 PAGE = (Path(__file__).parents[2] / "docs" / "targets.md").read_text()
 SPEC = """\

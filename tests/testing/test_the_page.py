@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from executor.testing.engine import run_all
-from executor.testing.spec import read_specs
+from executor.testing.spec_reading import read_specs
 from executor.testing.verdicts import Outcome
 
 PAGE = (Path(__file__).parents[2] / "docs" / "scenarios.md").read_text()

@@ -20,7 +20,8 @@ from executor.problems import Faulty
 from executor.testing import engine, planted
 from executor.testing.choosing import reader
 from executor.testing.places import shipped
-from executor.testing.spec import Case, read_specs
+from executor.testing.spec import Case
+from executor.testing.spec_reading import read_specs
 from tools.peers import table
 
 PEERS = Path(__file__).parent

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from executor.testing.engine import run_all
-from executor.testing.spec import read_spec
+from executor.testing.spec_reading import read_spec
 from executor.testing.verdicts import Outcome
 
 _HERE = Path(__file__).parent
